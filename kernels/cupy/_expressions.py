@@ -40,7 +40,7 @@ template <typename T, int D, bool contiguous> struct Raw {
         for (int d = D - 1; d >= 0; d--) { offset += i % extent[d] * step[d]; i /= extent[d]; }
         return *(T*)((char*)data + offset);
     }
-    __device__ T& operator[](const ptrdiff* index) const {
+    template <typename I> __device__ T& operator[](const I* index) const {
         ptrdiff offset = 0;
         for (int d = 0; d < D; d++) offset += index[d] * step[d];
         return *(T*)((char*)data + offset);

@@ -273,14 +273,38 @@ class PinnedMemory(Memory):
     """Host memory; here there is no transfer that locked pages would speed up."""
 
 
-class PinnedMemoryPointer(MemoryPointer):
-    """A place in host memory. It has the buffer protocol through `memoryview(pointer.view())`."""
+class PinnedMemoryPointer:
+    """A place in host memory, a buffer for `np.frombuffer(pointer, dtype, count)`."""
+
+    mem: PinnedMemory
+    ptr: int
+
+    def __new__(cls, mem: PinnedMemory, offset: int) -> PinnedMemoryPointer:
+        # An array of ctypes' has the protocol; classes in Python may have it from Python 3.12 on.
+        kind = type(cls.__name__, (cls, ctypes.c_ubyte * (mem.size - offset)), {})
+        pointer = kind.from_address(mem.ptr + offset)
+        pointer.mem, pointer.ptr = mem, mem.ptr + offset
+        return pointer
+
+    def __init__(self, mem: PinnedMemory, offset: int) -> None:
+        pass
+
+    def __int__(self) -> int:
+        return self.ptr
+
+    def __add__(self, offset: int) -> PinnedMemoryPointer:
+        return PinnedMemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
+
+    __radd__ = __iadd__ = __add__
+
+    def __sub__(self, offset: int) -> PinnedMemoryPointer:
+        return self + -offset
+
+    __isub__ = __sub__
 
     def size(self) -> int:
-        return self.mem.size
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview((ctypes.c_ubyte * self.mem.size).from_address(self.mem.ptr))
+        """The bytes from here to the end of the memory."""
+        return self.mem.size - (self.ptr - self.mem.ptr)
 
 
 class PinnedMemoryPool:

@@ -23,8 +23,8 @@ _FEATURES = (
     (r"\bsurf(?:1D|2D|3D)\w*|\bcudaSurfaceObject_t\b", "surfaces"),
     (r"\bcluster_group\b|\bthis_cluster\b|__cluster_dims__", "thread block clusters"),
     (
-        r"\bcurandState(?:MRG32k3a|Mtgp32|(?:Scrambled)?Sobol)\w*|\bcurand_(?:poisson|discrete)\w*",
-        "cuRAND beyond XORWOW and Philox, uniform and normal numbers",
+        r"\bcurandState(?:Mtgp32|(?:Scrambled)?Sobol)\w*|\bcurand_(?:poisson|discrete)\w*",
+        "cuRAND beyond XORWOW, Philox and MRG32k3a, uniform and normal numbers",
     ),
     (
         r"\bcub::(?:Device|Dispatch|Agent|Warp(?:MergeSort|Exchange|Load|Store)|Block(?:RunLength|Topk"

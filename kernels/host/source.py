@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
 from collections.abc import Callable, Iterator
 
@@ -38,6 +40,10 @@ _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\s+(?:volatile|__volatile__)\b")
 _VOLATILE = re.compile(r"\bvolatile\b[^;(){}=,]*?\b(\w+)\s*(?=[,;)=\[{])")
 _VOLATILE_MACRO = re.compile(r"^[ \t]*#\s*define\s+(\w+)(?:\\\n|[^\n])*\bvolatile\b", re.MULTILINE)
 _FUNCTION = re.compile(r"\b(?!(?:if|for|while|switch)\b)(?P<name>\w+)\s*(?=\()")
+_NAMESPACE = re.compile(r"\s*(?:inline\s+)?(?:namespace(?:\s+([\w:]+))?|extern)\s*")
+_SPACE = re.compile(r"\s*")
+_ASSIGNED = re.compile(r"\s*(\+|-|\*|/|%|&|\||\^|<<|>>)?=(?!=)")
+_STATEMENT = re.compile(r"(?:\A|[;{})]|\belse)\s*\Z")  # what stands before a statement
 _UNROLL_COUNT = 32  # for `#pragma unroll` without a number: g++ wants one
 
 
@@ -79,9 +85,7 @@ def declared_kernels(text: str) -> Iterator[tuple[str, int, int, int]]:
     `__global__` and the list of parameters begin."""
     text = _LAUNCH_BOUNDS.sub(lambda match: " " * len(match.group()), text)
     for match in _KERNEL.finditer(text):
-        before = text[: match.start()]
-        before = before[_end_of_directive(before, len(before)) :]
-        start = match.start() - len(_lead(before).lstrip())
+        start = match.start() - len(_lead(text, match.start()).lstrip())
         yield match["name"], start, match.start(), match.end() - 1
 
 
@@ -103,7 +107,7 @@ def plain_kernels(code: str) -> list[str]:
             names.append("::".join([*(_scope(text, match.start()) or []), macros[match[1]](given)]))
     for match in _KERNEL.finditer(text):
         scope = _scope(text, match.start()) or []
-        if not re.search(r"\btemplate\b", _lead(text[: match.start()])):
+        if not re.search(r"\btemplate\b", _lead(text, match.start())):
             names.append("::".join([*scope, match["name"]]))
     return list(dict.fromkeys(names))
 
@@ -134,7 +138,7 @@ def variables(code: str) -> list[str]:
         scope = _scope(text, match.start())
         if last < 0 or scope is None or re.match(r"[^;={\[]*\(", declared):
             continue
-        if re.search(r"\b(template|extern|__global__)\b", _lead(text[: match.start()])):
+        if re.search(r"\b(template|extern|__global__)\b", _lead(text, match.start())):
             continue
         for piece in split(re.sub(r"\b(__align__|const|volatile|static)\b", " ", declared)):
             name = _declared(piece)
@@ -168,14 +172,17 @@ def rewrite(code: str, gnu: bool) -> tuple[str, list[str]]:
         edits += _shared(text, first, match.span(), last, local)
     edits += _renamed(text)
     edits += _polls(text)
+    edits += _in_step(text)
     # No macro: the C++ library's headers have the word in attributes of theirs.
     edits += [(*match.span(), "__attribute__((noinline))") for match in _NOINLINE.finditer(text)]
     if gnu:
         edits += _unroll(text)
-    for first, last, replacement in sorted(edits, reverse=True):
-        lines = code[first:last].count("\n") - replacement.count("\n")
-        code = code[:first] + replacement + "\n" * max(0, lines) + code[last:]
-    return code, declarations
+    pieces, at = [], 0
+    for first, last, replacement in sorted(edits):
+        lines = code.count("\n", first, last) - replacement.count("\n")
+        pieces += [code[at:first], replacement, "\n" * max(0, lines)]
+        at = last
+    return "".join([*pieces, code[at:]]), declarations
 
 
 def _renamed(text: str) -> list[tuple[int, int, str]]:
@@ -183,12 +190,10 @@ def _renamed(text: str) -> list[tuple[int, int, str]]:
     ours are macros."""
     places: set[tuple[int, int]] = set()
     for match in _BUILTIN.finditer(text):
-        before, after = text[: match.start()], text[match.end() :].lstrip()[:1]
-        if (
-            not _DECLARED.search(before[-80:])
-            or _NO_TYPE.search(before[-80:])
-            or after not in ",)=;[{("
-        ):
+        before = text[max(0, match.start() - 80) : match.start()]
+        at = _after_space(text, match.end())
+        after = text[at : at + 1]
+        if not _DECLARED.search(before) or _NO_TYPE.search(before) or after not in ",)=;[{(":
             continue
         start, end = _block_of(text, match.start())
         for other in re.compile(rf"\b{match.group()}\b").finditer(text):
@@ -221,7 +226,7 @@ def _polls(text: str) -> list[tuple[int, int, str]]:
         if loop.start() in ends_of_do:
             continue
         close = loop.end() if loop["do"] else closing(text, loop.end()) + 1
-        body = len(text) - len(text[close:].lstrip())
+        body = _after_space(text, close)
         end = _end_of_statement(text, body)
         if loop["do"]:
             end = text.find("while", end)
@@ -232,6 +237,44 @@ def _polls(text: str) -> list[tuple[int, int, str]]:
         reads = names.intersection(re.findall(r"\w+", text[loop.start() : end]))
         if (empty or reads) and not counts:
             edits.append((body, body, "if (mgh::poll()) {} else "))
+    return edits
+
+
+def _in_step(text: str) -> list[tuple[int, int, str]]:
+    """The edits for `s[t] += s[t + 16];` with a volatile `s`, as reductions of a warp were written
+    before `__syncwarp()`: the lanes that are there read, and then they write."""
+    if not re.search(r"\bvolatile\b", text):
+        return []
+    lists = [(first, closing(text, first)) for *_, first in declared_kernels(text)]
+    found = _VOLATILE.finditer(_ASM.sub(lambda match: " " * len(match.group()), text))
+    # What a kernel is given is no shared memory.
+    own = {m[1] for m in found if not any(a < m.start() < b for a, b in lists)}
+    names = "|".join(sorted(own))
+    if not names:
+        return []
+    edits: list[tuple[int, int, str]] = []
+    element = re.compile(rf"(?<![\w.>&*])(?:{names})\s*(?=\[)")
+    for match in element.finditer(text):
+        index = closing(text, match.end())
+        assigned = _ASSIGNED.match(text, index + 1)
+        end = _end_of_declaration(text, match.end())
+        first = _STATEMENT.search(text[max(0, match.start() - 80) : match.start()])
+        if not assigned or end < 0 or not first:
+            continue
+        given, place = text[assigned.end() : end], "".join(text[match.start() : index + 1].split())
+        others = (
+            "".join(given[read.start() : closing(given, read.end()) + 1].split())
+            for read in element.finditer(given)
+        )
+        if all(other == place for other in others) or len(split(given)) > 1:
+            continue
+        value = f"mgh_a {assigned[1]} (" if assigned[1] else "("
+        step = f"mgh::in_step(__LINE__ + ({len(edits) // 3 % 1024} << 20));"
+        edits += [
+            (match.start(), match.start(), "{ auto& mgh_a = "),
+            (*assigned.span(), f"; const auto mgh_v = {value}"),
+            (end, end + 1, f"); {step} mgh_a = mgh_v; {step} }}"),
+        ]
     return edits
 
 
@@ -363,31 +406,56 @@ def _end_of_declaration(text: str, start: int) -> int:
     return -1
 
 
+def _after_space(text: str, start: int) -> int:
+    """The first place from `start` on that is no white space."""
+    return _SPACE.match(text, start).end()
+
+
 def _end_of_directive(text: str, before: int) -> int:
     """The end of the last preprocessor line that ends before `before`, or 0."""
-    end = 0
-    for match in re.finditer(r"^[ \t]*#(?:\\\n|[^\n])*\n", text[:before], re.MULTILINE):
-        end = match.end()
-    return end
+    ends = _ends_of_directives(text)
+    return ends[bisect.bisect_right(ends, before) - 1]
 
 
-def _lead(before: str) -> str:
-    """What stands at the end of `before`, since the last declaration or statement."""
-    return before[max(before.rfind(c) for c in ";{}") + 1 :]
+@functools.lru_cache(maxsize=4)
+def _ends_of_directives(text: str) -> list[int]:
+    """0, and where the lines of preprocessor directives end, those that go on too."""
+    return [0] + [
+        directive.start() + newline.end()
+        for directive in re.finditer(r"^[ \t]*#(?:\\\n|[^\n])*\n", text, re.MULTILINE)
+        for newline in re.finditer(r"\n", directive.group())
+    ]
+
+
+def _lead(text: str, end: int) -> str:
+    """What stands before `end`, since the last declaration, statement or directive."""
+    start = _end_of_directive(text, end)
+    return text[max(start, 1 + max(text.rfind(c, start, end) for c in ";{}")) : end]
 
 
 def _scope(text: str, end: int) -> list[str] | None:
     """The namespaces open at `end`; None where a brace of another kind is open."""
+    places, scopes = _scopes(text)
+    return scopes[bisect.bisect_left(places, end)]
+
+
+@functools.lru_cache(maxsize=4)
+def _scopes(text: str) -> tuple[list[int], list[list[str] | None]]:
+    """Where braces stand, and what is open before the first of them and after each."""
+    places: list[int] = []
+    scopes: list[list[str] | None] = [[]]
     open_braces: list[str | None] = []
-    for match in re.finditer(r"[{}]", text[:end]):
-        if match.group() == "}":
-            if open_braces:
-                open_braces.pop()
-        else:
-            lead = text[: match.start()].rstrip()
-            lead = lead[max(lead.rfind(c) for c in ";{}>)") + 1 :]
-            outer = re.fullmatch(r"\s*(?:inline\s+)?(?:namespace(?:\s+([\w:]+))?|extern)\s*", lead)
+    last = -1  # the end of the last statement, bracket or template argument
+    for match in re.finditer(r"[;{}>)]", text):
+        if match.group() == "}" and open_braces:
+            open_braces.pop()
+        elif match.group() == "{":
+            start = max(last + 1, _end_of_directive(text, match.start()))
+            outer = _NAMESPACE.fullmatch(text[start : match.start()].rstrip())
             open_braces.append((outer[1] or "") if outer else None)
-    if None in open_braces:
-        return None
-    return [name for name in open_braces if name]
+        last = match.start()
+        if match.group() in "{}":
+            places.append(last)
+            inside = None in open_braces
+            scopes.append(None if inside else [name for name in open_braces if name])
+    return places, scopes

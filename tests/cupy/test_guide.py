@@ -105,6 +105,26 @@ def test_kernels_in_python(rng):
     assert (x == y).all() and (x == z).all()
 
 
+def test_elements_by_an_array_of_indices_and_the_first_one():
+    source = (
+        "ptrdiff_t ij[2] = {i % 4, i / 4}; int last[] = {3, 2}; y = x[ij] + 100 * x[0] + x[last]"
+    )
+    transpose = cp.ElementwiseKernel("raw T x", "T y", source, "transpose")
+    x, y = cp.arange(1.0, 13).reshape(3, 4).T, cp.empty((3, 4))
+    transpose(x, y)
+    assert (y == x.T + 112).all()
+
+
+def test_pinned_memory_is_a_buffer():
+    d = cp.arange(6.0)
+    memory = cp.cuda.alloc_pinned_memory(d.nbytes)
+    host = np.frombuffer(memory, d.dtype, d.size)
+    later = np.frombuffer(memory + 16, d.dtype, 2)
+    d.get(out=host)
+    assert (host == np.arange(6)).all() and later.tolist() == [2, 3]
+    assert int(memory) == memory.ptr and memory.size() - (memory + 16).size() == 16
+
+
 def test_memory_pools():
     """The pool keeps what is freed; a limit, no pool, managed memory, an allocator of one's own."""
     pool, pinned = cp.get_default_memory_pool(), cp.get_default_pinned_memory_pool()

@@ -18,12 +18,14 @@ template <class S> __global__ void begin(unsigned* bits, float* uniform) {
     for (int i = 0; i < 3; ++i) bits[t * 3 + i] = curand(&state);
     uniform[t] = curand_uniform(&state);
 }
+template <class S> __device__ void skip_sequences(int n, S* s) { skipahead_sequence(n, s); }
+__device__ void skip_sequences(int n, curandStateMRG32k3a* s) { skipahead_subsequence(n, s); }
 template <class S> __global__ void skips(unsigned* skipped, unsigned* drawn, int n) {
     S one, other;
     curand_init(7, threadIdx.x, 0, &one);
     curand_init(7, 0, threadIdx.x % 5, &other);
     skipahead(n, &one);
-    skipahead_sequence(threadIdx.x, &other);
+    skip_sequences(threadIdx.x, &other);
     for (int i = threadIdx.x % 5; i < n; ++i) curand(&other);
     skipped[threadIdx.x] = curand(&one);
     drawn[threadIdx.x] = curand(&other);
@@ -54,7 +56,7 @@ __global__ void fours(uint4* bits, unsigned* ones, float4* normal) {
     name_expressions=tuple(
         f"{kernel}<{state}>"
         for kernel in ("begin", "skips", "setup", "draws")
-        for state in ("curandState", "curandStatePhilox4_32_10_t")
+        for state in ("curandState", "curandStatePhilox4_32_10_t", "curandStateMRG32k3a_t")
     ),
 )
 # What NVIDIA's own header gives (10.4, run as PTX on a CPU): three numbers of four threads, and
@@ -71,6 +73,12 @@ KNOWN = {
          3300436590, 4184216506, 1454166846, 1373721980, 1358877270],
         ["0x1.97948e0000000p-1", "0x1.601d080000000p-3", "0x1.ef90080000000p-2",
          "0x1.c8f8d60000000p-1"],
+    ),
+    "curandStateMRG32k3a_t": (
+        [3379073520, 2521876100, 213678209, 2170368389, 1655077947, 420608390, 3679789757,
+         3292843176, 400665314, 43555361, 375957342, 1261024584],
+        ["0x1.7e84480000000p-2", "0x1.d489c40000000p-4", "0x1.a5ba1e0000000p-1",
+         "0x1.3497860000000p-1"],
     ),
 }  # fmt: skip
 
@@ -100,7 +108,7 @@ def test_philox_is_random123s():
     assert [f"{word:08x}" for word in x] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
-@pytest.mark.parametrize("state, size", [("curandState", 48), ("curandStatePhilox4_32_10_t", 64)])
+@pytest.mark.parametrize("state, size", [*zip(KNOWN, (48, 64, 48))])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float64])
 def test_distributions_from_states_in_memory(state, size, dtype):
     n = 2000 if dtype == np.uint8 else 20
@@ -124,10 +132,34 @@ def test_four_at_a_time(order):
     assert np.isfinite(normal).all() and len(np.unique(normal)) > 8
 
 
+def test_mrg32k3a_is_lecuyers():
+    """The first numbers after 12345, ..., 12345, as published, and some far on: NVIDIA's header."""
+    code = (
+        MODULE.code
+        + """__global__ void k(double* x, float* f, unsigned* n) {
+        curandStateMRG32k3a s;
+        curand_init(0, 0, 0, &s);
+        for (int i = 0; i < 4; ++i) x[i] = curand_uniform_double(&s);
+        curand_init(77ull << 32 | 5, 3, 9, &s);
+        skipahead_sequence(7, &s);
+        skipahead(1000000007ull, &s);
+        *n = curand(&s);
+        *f = curand_normal(&s);
+        x[4] = curand_normal_double(&s);
+    }"""
+    )
+    x, f, n = np.zeros(5), np.zeros(1, np.float32), np.zeros(1, np.uint32)
+    raw_kernel(code, "k")((1,), (1,), (x, f, n))
+    published = [0.1270111220, 0.3185275653, 0.3091860155, 0.8258468629]
+    np.testing.assert_allclose(x[:4], published, rtol=0, atol=3e-10)  # of ten digits; scaled
+    assert x[:2].tolist() == [0.12701112207614923, 0.31852756547095751] and n[0] == 1539938453
+    np.testing.assert_allclose([f[0], x[4]], [0.39890408, 2.82938194], rtol=2e-6)
+
+
 def test_other_generators_are_named():
     code = """
     #include <curand_kernel.h>
-    __global__ void k(curandStateMRG32k3a* s) { curand_init(1, 2, 3, s); }
+    __global__ void k(curandStateSobol32* s) { curand(s); }
     """
-    with pytest.raises(CompileError, match="line 3: cuRAND beyond XORWOW and Philox"):
+    with pytest.raises(CompileError, match="line 3: cuRAND beyond XORWOW, Philox and MRG32k3a"):
         raw_kernel(code, "k").compile()

@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -556,6 +557,33 @@ static __global__ void second() {}
     assert pragmas == ["#pragma GCC unroll 32"]
     assert source.rewrite(nest, gnu=False) == (nest, [])
     assert source.parameter_name("const float* __restrict__ a", 0) == "a"
+
+
+KERNEL_OF_MANY = """
+#define SIZE 32
+namespace n% { __device__ int v%; }
+__global__ void k%(const float* x, float* y, int n) {
+    __shared__ float s[SIZE];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) { if (i < n) { s[threadIdx.x] = x[i]; } }
+    while (n > 3) { n--; }
+    y[blockIdx.x] = s[threadIdx.x];
+}
+"""
+
+
+def test_a_source_of_many_kernels_takes_linear_time():
+    def seconds(count: int) -> float:
+        code = "".join(KERNEL_OF_MANY.replace("%", str(i)) for i in range(count))
+        started = time.thread_time()
+        names = [f"k{i}" for i in range(count)]
+        assert source.plain_kernels(code) == list(source.kernels(code)) == names
+        assert source.variables(code) == [f"n{i}::v{i}" for i in range(count)]
+        assert source.rewrite(code, gnu=True)[0].count("mgh_d_s") == count
+        return time.thread_time() - started
+
+    few = min(seconds(50 + i) for i in range(3))
+    assert seconds(400) < 20 * few  # 8 times as much text; it took over 100 times as long
 
 
 PUBLIC = r"""

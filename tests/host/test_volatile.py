@@ -184,3 +184,57 @@ def test_the_global_timer_counts_nanoseconds():
     raw_kernel(code, "k")((1,), (1,), (times,))
     assert before - 10**7 <= times[0] and times[1] <= time.time_ns() + 10**7
     assert 2 * 10**7 <= times[1] - times[0] < 10**9
+
+
+WARPS_IN_STEP = {
+    "a template on one line": """
+template <int N> __device__ void add(volatile float* s, int t) {
+    if (N >= 64) s[t] += s[t + 32]; if (N >= 32) s[t] += s[t + 16]; if (N >= 16) s[t] += s[t + 8];
+    if (N >= 8) s[t] += s[t + 4]; if (N >= 4) s[t] += s[t + 2]; if (N >= 2) s[t] += s[t + 1];
+}
+__device__ void last(float* s, int t) { add<64>(s, t); }""",
+    "two assignments": """
+__device__ void last(float* s, int t) {
+    volatile float* v = s;
+    float sum = v[t];
+    for (int d = 32; d > 0; d /= 2) v[t] = sum = sum + v[t + d];
+}""",
+    "a scan": """
+__device__ void last(volatile float* s, int t) {
+    s[t] += s[t + 32];
+    if (t >= 1) s[t] += s[t - 1];
+    if (t >= 2) s[t] = s[t] + s[t - 2];
+    if (t >= 4) s[t] += s[t - 4];
+    if (t >= 8) s[t] += s[t - 8];
+    if (t >= 16) s[t] += s[t - 16];
+    if (t == 31) s[0] = s[31];
+}""",
+    "beside threads that wait": """
+__device__ void last(volatile float* s, int t) {
+    for (int d = 32; d > 0; d /= 2) if (t < d) s[t] = s[t] + s[t + d];
+    if (t == 0) s[64] = 1;
+}""",
+}
+
+
+@pytest.mark.parametrize("last", WARPS_IN_STEP.values(), ids=WARPS_IN_STEP)
+def test_lanes_of_a_warp_run_in_step_through_volatile_shared_memory(order, last):
+    """Reductions as they were written before `__syncwarp()`; the lab still calls them races."""
+    code = f"""{last}
+__global__ void total(const float* x, float* y, int n) {{
+    __shared__ float s[65];
+    int t = threadIdx.x, i = t;
+    s[t] = 0;
+    if (t == 0) s[64] = 0;
+    while (i < n) {{ s[t] += x[i]; i += blockDim.x; }}
+    __syncthreads();
+    if (t < 32) last(s, t);
+    else {"while (((volatile float*)s)[64] == 0) ;" if "s[64]" in last else ";"}
+    __syncthreads();
+    if (t == 0) *y = s[0];
+}}"""
+    x, y = np.arange(10_000, dtype=np.float32) % 7, np.zeros(1, np.float32)
+    raw_kernel(code, "total")((1,), (64,), (x, y, x.size))
+    assert y[0] == x.sum()
+    report = lab.profile(raw_kernel(code, "total"), 1, 64, x[:100], y, 100)
+    assert y[0] == x[:100].sum() and report.races

@@ -1,9 +1,11 @@
-// cuRAND's device API: the generators XORWOW and Philox4x32-10, with cuRAND's numbers.
+// cuRAND's device API: the generators XORWOW, Philox4x32-10 and MRG32k3a, with cuRAND's numbers.
 //
 // XORWOW: Marsaglia, "Xorshift RNGs", J. Stat. Software 8 (2003). Philox: Salmon et al., "Parallel
 // random numbers: as easy as 1, 2, 3", SC 2011. Skipping ahead multiplies XORWOW's 160 bits by
 // powers of the matrix of one step, which are computed when they are first needed.
 #pragma once
+
+#include <minigrad/mrg32k3a.h>
 
 #define CURAND_VERSION 10400
 

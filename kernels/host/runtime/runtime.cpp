@@ -38,6 +38,8 @@ extern "C" void mgh_yield(bool fruitless) {
         }
         give_up(w);
     }
+    // All that can go on spin: for threads at __activemask(), it may be.
+    if (fruitless && w->vain > w->live && w->active.first != w->active.last) idle(w);
     if (w->cooperative && ++w->yields > w->live) {  // the other blocks' turn
         w->yields = 0;
         return mgh_switch(&append(w->ready, fiber).sp, w->main_sp);

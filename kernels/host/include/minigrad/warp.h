@@ -103,6 +103,9 @@ inline unsigned reduce(int line, WarpOp, WarpOp as_unsigned, unsigned mask, unsi
 
 inline void syncwarp(int line, unsigned mask = 0xffffffff) { collective(SYNCWARP, mask, 0, line); }
 
+// The lanes that are there go on together; no barrier for the lab. See _in_step in source.py.
+inline void in_step(int place) { mgh_activemask(place); }
+
 inline unsigned vote(int line, WarpOp op, unsigned mask, int predicate) {
     return collective(op, mask, predicate != 0, line);
 }
