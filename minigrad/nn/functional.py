@@ -36,6 +36,8 @@ from minigrad.nn._more_functions import (
     channel_shuffle,
     embedding_bag,
     feature_alpha_dropout,
+    fractional_max_pool2d,
+    fractional_max_pool3d,
     local_response_norm,
     lp_pool1d,
     lp_pool2d,
