@@ -5,8 +5,8 @@ call, each row of a Linear's input and each image of a Conv2d's with its own sca
 exact (kernels of the family `int8`), and the result is float32 again. Weights take a quarter of
 their memory. There are no gradients.
 
-`fake_quantize_per_tensor_affine` and `fake_quantize_per_channel_affine` are for training: they round
-to what integers with a scale can hold, and pass gradients on.
+`fake_quantize_per_tensor_affine` and `fake_quantize_per_channel_affine` are for training: they
+round to what integers with a scale can hold, and pass gradients on.
 """
 
 from __future__ import annotations

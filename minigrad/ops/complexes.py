@@ -331,7 +331,7 @@ for _name, _part in {"real": real, "imag": imag, "mH": adjoint, "H": _transposed
 
 
 @export(function=False)
-def __complex__(self: Tensor) -> builtins.complex:  # noqa: N807 - what complex(x) calls
+def __complex__(self: Tensor) -> builtins.complex:
     if self.numel() != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     return builtins.complex(self.item())
