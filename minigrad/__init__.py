@@ -98,7 +98,7 @@ _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
     "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "onnx",
     "optim", "profiler", "quantization", "safetensors", "serialization", "signal",
-    "sparse", "special", "testing", "training", "utils", "vision", "viz",
+    "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "GradScaler": "minigrad.amp",
@@ -112,6 +112,9 @@ _LAZY_NAMES = {
     "ormqr": "minigrad.factors",
     "pca_lowrank": "minigrad.lowrank",
     "svd_lowrank": "minigrad.lowrank",
+    "fake_quantize_per_channel_affine": "minigrad.quantization",
+    "fake_quantize_per_tensor_affine": "minigrad.quantization",
+    "to_dlpack": "minigrad.utils.dlpack",
     "vmap": "minigrad.func",
     "compile": "minigrad.compiler",
     "fit": "minigrad.training",
@@ -158,6 +161,20 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 _LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Nothing: operations run one after another here."""
+
+
+def get_num_interop_threads() -> int:
+    """1: operations run one after another."""
+    return 1
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether subnormal numbers can be rounded to zero: no."""
+    return False
 
 
 def set_default_tensor_type(t: type | str) -> None:

@@ -65,3 +65,24 @@ class _AsUint16:
 
     def __dlpack_device__(self) -> tuple:
         return self.exporter.__dlpack_device__()
+
+
+class _Capsule:
+    """The exporter of a capsule, which can be taken once."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        name = next(name for name in _CODE_OFFSETS if _is_valid(self.capsule, name))
+        offset = _CODE_OFFSETS[name] - 12  # device type and number lie before ndim and dtype
+        kind, number = (ctypes.c_int32 * 2).from_address(_pointer(self.capsule, name) + offset)
+        return kind, number
+
+
+def exporter_of(given: Any) -> Any:
+    """An object that has `__dlpack__`: the given one, or that of a capsule."""
+    return _Capsule(given) if type(given).__name__ == "PyCapsule" else given

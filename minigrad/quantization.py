@@ -4,6 +4,9 @@ Weights are rounded once, each output channel with its own scale. Activations ar
 call, each row of a Linear's input and each image of a Conv2d's with its own scale; their product is
 exact (kernels of the family `int8`), and the result is float32 again. Weights take a quarter of
 their memory. There are no gradients.
+
+`fake_quantize_per_tensor_affine` and `fake_quantize_per_channel_affine` are for training: they
+round to what integers with a scale can hold, and pass gradients on.
 """
 
 from __future__ import annotations
@@ -16,14 +19,22 @@ import minigrad
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._names import namespace
+from minigrad.autograd.function import Function
 from minigrad.autograd.mode import mode
 from minigrad.nn.modules.conv import Conv2d
 from minigrad.nn.modules.linear import Linear
 from minigrad.nn.modules.module import Module
 from minigrad.ops.fold import Im2Col
+from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor, wrap
 
-__all__ = ["QuantizedConv2d", "QuantizedLinear", "quantize_dynamic"]
+__all__ = [
+    "QuantizedConv2d",
+    "QuantizedLinear",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_tensor_affine",
+    "quantize_dynamic",
+]
 
 
 def quantized(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,6 +201,70 @@ def quantize_dynamic(
             if type(child) in types:
                 setattr(part, name, _FORMS[type(child)](child))
     return model
+
+
+# --- for training ---
+
+
+class FakeQuantize(Function):
+    """x rounded to (q - zero_point) * scale for the integers q from `least` to `most`; the gradient
+    passes where x lies between them (Bengio et al. 2013)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, zero: Tensor, least: int, most: int) -> Tensor:
+        q = (x.float() * (1 / scale)).round() + zero
+        ctx.save_for_backward((q >= least) & (q <= most))
+        return ((q.nan_to_num(least).clamp(least, most) - zero) * scale).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        (inside,) = ctx.saved_tensors
+        return g * inside, None, None, None, None
+
+
+def _check(x: Tensor, zero: Tensor, least: int, most: int) -> None:
+    check_floating("fake_quantize_tensor_cachemask_kernel_type_handling", x)
+    if least > most:
+        raise RuntimeError("`quant_min` should be less than or equal to `quant_max`.")
+    if bool(((zero < least) | (zero > most)).any()):
+        raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
+
+
+def fake_quantize_per_tensor_affine(
+    input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> Tensor:
+    """(clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale."""
+    given = [
+        value.detach().to(input.device, dtypes.float32)
+        if isinstance(value, Tensor)
+        else minigrad.tensor(value, dtype=dtypes.float32, device=input.device)
+        for value in (scale, zero_point)
+    ]
+    _check(input, given[1], quant_min, quant_max)
+    return FakeQuantize.apply(input, *given, quant_min, quant_max)
+
+
+def fake_quantize_per_channel_affine(
+    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each index of a
+    dimension."""
+    if zero_point.dtype not in (dtypes.int32, dtypes.float32, dtypes.float16):
+        found = zero_point.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {found}")
+    if scale.ndim != 1 or scale.shape != zero_point.shape:
+        raise RuntimeError("scale and zero-point need to be vectors with the same dimensions")
+    if not 0 <= axis <= input.ndim:
+        raise RuntimeError("`axis` must be between 0 and number of dimensions of input")
+    if len(scale) != input.size(axis):
+        raise RuntimeError(
+            "dimensions of scale and zero-point are not consistent with input tensor"
+        )
+    shape = [1] * input.ndim
+    shape[axis] = -1
+    scale, zero = (t.detach().float().reshape(shape) for t in (scale, zero_point))
+    _check(input, zero, quant_min, quant_max)
+    return FakeQuantize.apply(input, scale, zero, quant_min, quant_max)
 
 
 __getattr__, __dir__ = namespace(__name__)

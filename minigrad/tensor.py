@@ -7,6 +7,7 @@ turn its functions into methods of this class.
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 import weakref
@@ -38,17 +39,17 @@ class Size(tuple):
 
     def numel(self) -> int:
         """The number of elements."""
-        count = 1
-        for n in self:
-            count *= n
-        return count
+        return math.prod(self)
 
     def __getitem__(self, key: Any) -> Any:
         item = tuple.__getitem__(self, key)
         return Size(item) if isinstance(key, slice) else item
 
     def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, tuple(other)))
+        return Size((*self, *other))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size((*other, *self))
 
     def __repr__(self) -> str:
         return f"minigrad.Size({list(self)})"
@@ -194,7 +195,7 @@ class Tensor(Methods):
         """Whether there are no elements, only a shape and a dtype."""
         return isinstance(self._array, MetaArray)
 
-    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = False
+    is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = is_nested = False
     layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:

@@ -320,14 +320,15 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         )
-    check_values(_check_probabilities, input._array)
+    check_values(_check_probabilities, input._array, "input")
+    check_values(_check_probabilities, target._array, "target")
     loss = POINTWISE["bce"](input, target)
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
-def _check_probabilities(values: Any) -> None:
+def _check_probabilities(values: Any, name: str) -> None:
     if values.size and not (values.min() >= 0 and values.max() <= 1):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+        raise RuntimeError(f"all elements of {name} should be between 0 and 1")
 
 
 @autocasts

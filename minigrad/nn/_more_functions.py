@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import minigrad
@@ -27,6 +28,104 @@ def local_response_norm(
     flat = pad(flat, (0, 0, size // 2, (size - 1) // 2))
     mean = pool.avg_pool2d(flat, (size, 1), 1).reshape(input.shape)
     return input / (mean * alpha + k) ** beta
+
+
+def cross_map_lrn2d(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """input * (k + alpha / size * sum of the squares of neighbouring channels)**-beta, for
+    (N, C, H, W). The neighbours are those at a distance below (size + 1) // 2 and, as in torch,
+    channel 0."""
+    if input.dim() != 4:
+        raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+    reach = (size + 1) // 2 - 1
+    squares = input * input
+    near = pad(squares, (0, 0, 0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1).sum(-1)
+    if input.shape[1] > reach + 1:
+        first = squares[:, :1].expand_as(squares)[:, reach + 1 :]
+        near = near + pad(first, (0, 0, 0, 0, reach + 1, 0))
+    return input * (near * (alpha / size) + k) ** -beta
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima of windows at random distances, which fill (N, C, H, W) or (C, H, W) (Graham 2014).
+
+    Give the output's size or its ratio to the input's. _random_samples: (N, C, 2), from 0 to 1.
+    """
+    return _fractional(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 2
+    )
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """`fractional_max_pool2d` for (N, C, D, H, W) or (C, D, H, W), with samples (N, C, 3)."""
+    return _fractional(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 3
+    )
+
+
+def _fractional(
+    input: Tensor, kernel: Any, size: Any, ratio: Any, indices: bool, samples: Any, dims: int
+) -> Any:
+    name = f"fractional_max_pool{dims}d"
+    if size is None and ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    x = pool.batched(name, input, dims)
+    extent = x.shape[2:]
+    size = _each(_each(ratio, dims) if size is None else size, dims)
+    if ratio is not None:
+        size = tuple(int(n * part) for n, part in zip(extent, _each(ratio, dims), strict=True))
+    kernel = _each(kernel, dims)
+    for n, m, k in zip(extent, size, kernel, strict=True):
+        if m + k - 1 > n:
+            raise RuntimeError(f"{name}: pool size {k} too large relative to input size {n}")
+    if samples is None:
+        samples = minigrad.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
+    flat: Any = 0
+    order = [1, 0] if dims == 2 else [0, 1, 2]  # which sample is that of a dimension, as in torch
+    for d, (n, m, k) in enumerate(zip(extent, size, kernel, strict=True)):
+        starts = _starts(samples[..., order[d]], n, m, k)
+        places = starts.unsqueeze(-1) + minigrad.arange(k, device=x.device)
+        shape = [1] * (2 * dims)
+        shape[d], shape[dims + d] = m, k
+        flat = flat * n + places.reshape(*x.shape[:2], *shape)
+    flat = flat.expand(*x.shape[:2], *size, *kernel).reshape(*x.shape[:2], -1)
+    windows = x.flatten(2).gather(2, flat).reshape(*x.shape[:2], *size, -1)
+    found, best = windows.max(-1)
+    places = flat.reshape(windows.shape).gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    if input.dim() == dims + 1:
+        found, places = found.squeeze(0), places.squeeze(0)
+    return (found, places) if indices else found
+
+
+def _each(value: Any, n: int) -> tuple:
+    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+
+
+def _starts(sample: Tensor, length: int, count: int, kernel: int) -> Tensor:
+    """Where `count` windows of a dimension begin (..., count), by a number from 0 to 1 (...)."""
+    last = minigrad.full_like(sample, length - kernel, dtype=minigrad.int64).unsqueeze(-1)
+    if count == 1:
+        return last
+    step = (length - kernel) / (count - 1)
+    place = minigrad.arange(count - 1, dtype=sample.dtype, device=sample.device)
+    sample = sample.unsqueeze(-1)
+    starts = ((place + sample) * step).long() - (sample * step).long()
+    return minigrad.cat([starts, last], -1)
 
 
 def _powers(mean: Tensor, count: int, norm_type: float) -> Tensor:

@@ -7,6 +7,7 @@ torch: for a real loss L and z = x + iy it is dL/dx + i dL/dy.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -327,3 +328,10 @@ def _transposed(self: Tensor) -> Tensor:
 
 for _name, _part in {"real": real, "imag": imag, "mH": adjoint, "H": _transposed}.items():
     setattr(Tensor, _name, property(_part))
+
+
+@export(function=False)
+def __complex__(self: Tensor) -> builtins.complex:
+    if self.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return builtins.complex(self.item())

@@ -174,7 +174,8 @@ def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
 
 @export(method=False)
 def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor that shares memory with any object that has `__dlpack__`."""
+    """A tensor that shares memory with any object that has `__dlpack__`, or with a capsule."""
+    ext_tensor = dlpack.exporter_of(ext_tensor)
     place = ext_tensor.__dlpack_device__()[0]
     if place != 1:  # kDLCPU
         return wrap(device_module("cuda").from_dlpack(ext_tensor))

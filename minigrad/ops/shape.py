@@ -393,7 +393,7 @@ def _either(name: str, *given: Any) -> Any:
     return used[0]
 
 
-@export()
+@export("unsafe_split")
 def split(
     tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
@@ -423,7 +423,7 @@ def split(
     return parts(tensor, place, lengths, title)
 
 
-@export()
+@export("unsafe_chunk")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
     if chunks <= 0:

@@ -8,12 +8,14 @@ from minigrad.utils import hooks
 if _TYPE_CHECKING:
     from minigrad.utils import checkpoint as checkpoint
     from minigrad.utils import data as data
+    from minigrad.utils import dlpack as dlpack
     from minigrad.utils import model_zoo as model_zoo
     from minigrad.utils import tensorboard as tensorboard
 
 _LAZY = (
     "checkpoint",
     "data",
+    "dlpack",
     "model_zoo",
     "tensorboard",
 )  # at their first use: made of tensors, with hooks

@@ -15,7 +15,8 @@ from minigrad import backends
 # Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
 # integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
 # of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
-# after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle.
+# after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle,
+# `slope(f)` f(x) and its gradient, `i(...)` int32, `abs1(t)` positive.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
@@ -388,6 +389,38 @@ PROGRAMS = {
         repr(m.arange(2.0).storage()).replace('minigrad', 'torch')
         repr(r.untyped_storage()).replace('minigrad', 'torch')
     """,
+    "fake_quantize": """
+        slope(lambda x: m.fake_quantize_per_tensor_affine(x, 0.1, 2, -8, 7))
+        slope(lambda x: m.fake_quantize_per_tensor_affine(x, m.tensor(0.3), m.tensor(1), 0, 15))
+        m.fake_quantize_per_tensor_affine(m.tensor([nan, inf, 0.05, 0.15]), 0.1, 0, -8, 7)
+        m.fake_quantize_per_tensor_affine(x.detach().half(), 0.1, 0, -8, 7)
+        slope(lambda x: m.fake_quantize_per_channel_affine(x, abs1(r[:, 1]), i(0, 3, 5), 0, 0, 9))
+        m.fake_quantize_per_channel_affine(x, abs1(r[0]), i(0, 3, 5, 1), 1, 0, 9)
+        m.fake_quantize_per_channel_affine(x, abs1(r[0]), i(0, 3, 5, 1), 0, 0, 9)
+        m.fake_quantize_per_channel_affine(x, abs1(r[0]), i(0, 3, 5), 0, 0, 9)
+        m.fake_quantize_per_channel_affine(x, abs1(r[0]), m.tensor([0, 3, 5, 1]), 1, 0, 9)
+        m.fake_quantize_per_tensor_affine(x, 0.1, 0, 3, 1)
+        m.fake_quantize_per_tensor_affine(x, 0.1, 9, 0, 7)
+        m.fake_quantize_per_tensor_affine(x.long(), 0.1, 0, 0, 7)
+    """,
+    "small_names": """
+        complex(m.tensor(1 + 2j))
+        complex(m.tensor([2.5]))
+        complex(m.ones(2))
+        (1, 2) + m.ones(3).shape
+        type((1,) + m.ones(3).shape).__name__
+        m.ones(3).shape + (1,)
+        r.unsafe_chunk(2)
+        m.unsafe_split(r, 2)
+        r.is_nested
+        m.version.cuda
+        m.nn.attention.SDPBackend.MATH.name
+        m.from_dlpack(m.to_dlpack(r))
+        m.utils.dlpack.from_dlpack(m.utils.dlpack.to_dlpack(r.bfloat16()))
+        m.nn.utils.clip_grad_norm([x], 1.0)
+        m.nn.utils.stateless.functional_call(m.nn.ReLU(), {}, r)
+        m.nn.Transformer(8, 2, 1, 1, 8)._reset_parameters()
+    """,
     "as_saved": """
         again(x * 2)
         again(x[1:])
@@ -523,6 +556,9 @@ def evaluate(m: Any, line: str) -> Any:
         r=(x.detach() * 4).round(),
         grad=grad,
         slope2=slope2,
+        slope=lambda f: (f(x), m.autograd.grad(f(x).sum(), x)),
+        abs1=lambda t: t.abs() / 8 + 0.1,
+        i=lambda *numbers: m.tensor(numbers, dtype=m.int32),
         h=lambda t: t.detach().bfloat16(),
         hooked=hooked,
         memory=lambda t: t.untyped_storage().data_ptr(),

@@ -662,3 +662,27 @@ def test_what_other_classes_define_stays_in_force():
             return "asked" if name == "part" else super().__getattr__(name)
 
     assert Asked().other and [Asked().part for _ in range(2)] == ["asked"] * 2
+
+
+def test_hooks_by_their_older_names(torch):
+    found = []
+    for m in (minigrad, torch):
+        model = m.nn.Sequential(m.nn.Linear(1, 1, bias=False), m.nn.ReLU())
+        seen = []
+
+        def rename(state, prefix, *rest, seen=seen):
+            seen.append((prefix, len(rest)))
+            state[prefix + "weight"] = state.pop(prefix + "w")
+
+        def note(module, state, prefix, metadata, seen=seen):
+            seen.append((type(module).__name__, sorted(state), prefix))
+
+        model[0]._register_load_state_dict_pre_hook(rename)
+        model[0]._register_load_state_dict_pre_hook(
+            lambda module, *rest, seen=seen: seen.append((type(module).__name__, len(rest))), True
+        )
+        model[0]._register_state_dict_hook(note)
+        model.state_dict()
+        model.load_state_dict({"0.w": m.ones(1, 1) * 3}, strict=False)
+        found.append((seen, model[0].weight.item()))
+    assert found[0] == found[1]

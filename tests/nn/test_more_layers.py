@@ -205,3 +205,63 @@ def test_adaptive_softmax_as_torch(options, rng, torch):
 )
 def test_errors_of_adaptive_softmax_as_torch(program, same_error):
     same_error(program)
+
+
+FRACTIONAL = [
+    (2, (9, 11), 3, {"output_size": (4, 5)}),
+    (2, (9, 11), (2, 3), {"output_ratio": (0.5, 0.7)}),
+    (2, (6, 5), 2, {"output_size": 1}),
+    (3, (7, 8, 6), 2, {"output_size": (3, 4, 3)}),
+]
+
+
+@pytest.mark.parametrize(("dims", "extent", "kernel", "wanted"), FRACTIONAL, ids=range(4))
+def test_fractional_pools_as_torch(dims, extent, kernel, wanted, rng, torch):
+    values = rng.standard_normal((2, 3, *extent)).astype(np.float32)
+    samples = rng.random((2, 3, dims)).astype(np.float32)
+    found = []
+    for m in (minigrad, torch):
+        x = m.tensor(values, requires_grad=True)
+        kind = getattr(m.nn, f"FractionalMaxPool{dims}d")
+        layer = kind(kernel, return_indices=True, _random_samples=m.tensor(samples), **wanted)
+        y, places = layer(x)
+        (y.sin() * y).sum().backward()
+        found.append([t.detach().numpy() for t in (y, places, x.grad)])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+        assert mine.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda m: m.nn.FractionalMaxPool2d(2),
+        lambda m: m.nn.FractionalMaxPool2d(2, 3, 0.5),
+        lambda m: m.nn.FractionalMaxPool3d(2, output_ratio=2.0),
+        lambda m: m.nn.functional.fractional_max_pool2d(m.ones(1, 1, 4, 4), 2),
+    ],
+    ids=range(4),
+)
+def test_errors_of_fractional_pools_as_torch(program, same_error):
+    same_error(program)
+
+
+def test_fractional_windows_differ(rng):
+    layer = nn.FractionalMaxPool2d(2, output_ratio=0.6)
+    x = minigrad.arange(400.0).reshape(1, 1, 20, 20)
+    assert layer(x).shape == (1, 1, 12, 12)
+    assert len({tuple(layer(x).flatten().tolist()) for _ in range(8)}) > 1
+    with pytest.raises(RuntimeError, match="pool size 5 too large relative to input size 9"):
+        nn.FractionalMaxPool2d(5, 8)(minigrad.ones(1, 1, 9, 9))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 11])
+def test_cross_map_lrn_as_torch(size, rng, torch):
+    """Its value: torch's gradient leaves out that channel 0 counts for all that follow."""
+    values = rng.standard_normal((2, 5, 4, 4)).astype(np.float32)
+    mine, theirs = (
+        m.nn.CrossMapLRN2d(size, 0.5, 0.7, 1.5)(m.tensor(values)).numpy() for m in (minigrad, torch)
+    )
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    x = minigrad.tensor(values[:1, :, :1, :2], dtype=minigrad.float64, requires_grad=True)
+    assert minigrad.autograd.gradcheck(nn.CrossMapLRN2d(size, 0.5), (x,))

@@ -267,3 +267,16 @@ class StateDictMixin:
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """``hook(module, incompatible_keys)`` after a load; may change the lists in place."""
         return add_hook(self._load_state_dict_post_hooks, hook)
+
+    # torch's older names, which models from its first years use.
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., None], with_module: bool = False
+    ) -> RemovableHandle:
+        """`register_load_state_dict_pre_hook` for a hook that doesn't take the module."""
+        if with_module:
+            return self.register_load_state_dict_pre_hook(hook)
+        return self.register_load_state_dict_pre_hook(lambda module, *args: hook(*args))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        return add_hook(self._state_dict_hooks, hook)

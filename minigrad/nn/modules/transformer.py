@@ -230,12 +230,16 @@ class Transformer(Module):
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind)
             custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
         self.encoder, self.decoder = custom_encoder, custom_decoder
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                init.xavier_uniform_(parameter)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        """All matrices anew."""
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
 
     def forward(
         self,

@@ -3,6 +3,7 @@
 from minigrad._names import namespace
 from minigrad.nn.utils import parametrizations, parametrize, rnn
 from minigrad.nn.utils.clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -19,6 +20,7 @@ from minigrad.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from minigrad.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
@@ -36,10 +38,16 @@ __all__ = [
     "rnn",
     "skip_init",
     "spectral_norm",
+    "stateless",
     "vector_to_parameters",
     "weight_norm",
 ]
 
 __getattr__, __dir__ = namespace(  # at its first use: this package is imported with the layers
-    __name__, {"skip_init": "minigrad.nn.utils.init", "prune": "minigrad.nn.utils.prune"}
+    __name__,
+    {
+        "prune": "minigrad.nn.utils.prune",
+        "skip_init": "minigrad.nn.utils.init",
+        "stateless": "minigrad.nn.utils.stateless",
+    },
 )

@@ -1,0 +1,8 @@
+"""`functional_call` under its older name."""
+
+from minigrad._names import namespace
+from minigrad.func import functional_call
+
+__all__ = ["functional_call"]
+
+__getattr__, __dir__ = namespace(__name__)
