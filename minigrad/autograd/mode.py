@@ -82,8 +82,8 @@ def autocasts(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if mode.autocast is None:
-            return function(*args, **kwargs)
+        if not unusual or mode.autocast is None:
+            return function(*args, **kwargs) if kwargs else function(*args)
         return mode.autocast.call(function, args, kwargs)
 
     return cast(F, wrapper)

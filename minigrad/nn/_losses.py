@@ -147,6 +147,8 @@ def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
 def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
     """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
     shape, given = input._array.shape, target._array.shape
+    if len(shape) == 2 and given == shape[:1]:
+        return input, target
     if not shape:
         raise RuntimeError(f"{what}: expected an input with a class dimension, got a scalar")
     expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
@@ -158,8 +160,6 @@ def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Ten
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(given)}")
     if len(shape) == 1:
         return input.unsqueeze(0), target.reshape(1)
-    if len(shape) == 2:
-        return input, target
     order = (0, *range(2, len(shape)), 1)
     return input.permute(*order).reshape(-1, shape[1]), target.reshape(-1)
 

@@ -242,7 +242,8 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {name}"
         )
-    return reduce("mean", input, dim, keepdim or keepdims, target)
+    axes = None if dim is None else axes_of(dim, input._array.ndim)
+    return REDUCTIONS["mean"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()
@@ -321,6 +322,9 @@ def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 
 def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwargs: dict) -> Any:
+    if not args and not kwargs and isinstance(x, Tensor):
+        _check_not_empty(name, x, None)
+        return reduce(name, x, None, False)
     dim = kwargs.pop("dim", kwargs.pop("axis", args[0] if args else None))
     other = kwargs.pop("other", None)
     if len(args) > 1:

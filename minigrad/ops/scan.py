@@ -75,7 +75,7 @@ def _summand(name: str, x: Tensor, dtype: Any) -> Tensor:
     target = sum_dtype(x, dtype)
     if target.kind == "b":
         raise dtypes.refused(name, target)
-    return x.to(dtypes.from_numpy_dtype(target))
+    return x if target is x._array.dtype else x.to(dtypes.from_numpy_dtype(target))
 
 
 @export()

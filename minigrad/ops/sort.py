@@ -35,7 +35,7 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     found = array.argsort(dim, "stable") if xp is np else xp.argsort(array, axis=dim, kind="stable")
     if descending:
         end = None if count is None else -count - 1
-        found = array.shape[dim] - 1 - found[(*whole, slice(None, end, -1))]
+        found = array.shape[dim] - 1 - found[(*whole, slice(None, end, -1))].copy()
     elif count is not None:
         found = found[(*whole, slice(count))]
     return wrap(found if found.flags.c_contiguous else xp.ascontiguousarray(found))

@@ -292,14 +292,23 @@ class Clone(Op):
     saves = ()
 
     @staticmethod
+    def again(x: Any) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _copied, x)
+
+    @staticmethod
     def forward(x: Any) -> Any:
         if x.dtype.kind == "c":
             return x.copy()
-        return dispatch.active.copy(x)
+        return dispatch.together(_copied, x)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         return (g,)
+
+
+def _copied(x: Any) -> Any:
+    """A contiguous copy, as remembered launches know it."""
+    return dispatch.active.copy(x)
 
 
 class Cast(Op):
@@ -309,14 +318,24 @@ class Cast(Op):
     grad_name = "ToCopyBackward0"
 
     @staticmethod
+    def again(x: Any, dtype: Any) -> Any:
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _cast_to(dtype), x)
+
+    @staticmethod
     def forward(x: Any, dtype: Any) -> Any:
         if x.dtype.kind == "c" or dtype.kind == "c":
             return (x if dtype.kind in "cb" else x.real).astype(dtype)
-        return dispatch.active.cast(x, dtype)
+        return dispatch.together(_cast_to(dtype), x)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dtype: Any) -> tuple:
         return (g,)
+
+
+@functools.cache
+def _cast_to(dtype: Any) -> Callable:
+    """The cast to a dtype, as remembered launches know it."""
+    return lambda x: dispatch.active.cast(x, dtype)
 
 
 class Move(Op):

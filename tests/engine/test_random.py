@@ -38,6 +38,25 @@ def test_same_seed_same_numbers(backend):
     assert not first.equal(mg.rand(4))
 
 
+def test_numbers_in_place_are_those_of_new_tensors(backend):
+    """Whatever the memory that they are written to."""
+    for name, new in (("uniform_", mg.rand), ("normal_", mg.randn)):
+        for dtype in (mg.float32, mg.float64, mg.float16):
+            whole, tall, wide = [mg.zeros(*s, dtype=dtype) for s in ((3, 4), (4, 3), (3, 8))]
+            for target in (whole, tall.t(), wide[:, ::2]):
+                version = target._version
+                mg.manual_seed(5)
+                getattr(target, name)()
+                mg.manual_seed(5)
+                np.testing.assert_array_equal(target.numpy(), new(3, 4, dtype=dtype).numpy())
+                assert target._version == version + 1
+    leaf = mg.zeros(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        leaf.uniform_()
+    with mg.no_grad():
+        assert leaf.normal_() is leaf
+
+
 def test_backends_give_the_same_numbers():
     results = []
     for name in BACKENDS:

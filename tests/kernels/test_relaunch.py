@@ -376,6 +376,49 @@ def test_what_the_index_of_an_embedding_holds_is_looked_at_each_time(rng):
         dispatch.active.cross_entropy(logits, index + 4)
 
 
+def test_an_index_of_tensors_is_looked_at_each_time():
+    x, index = minigrad.randn(3, 4), minigrad.tensor([[0], [1], [2]])
+    target = index.flatten()
+    for _ in range(4):
+        x.gather(1, index)
+        minigrad.nn.functional.cross_entropy(x, target)
+    for wrong in (4, -1):
+        with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds"):
+            x.gather(1, index * 0 + wrong)
+        with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+            minigrad.nn.functional.cross_entropy(x, target * 0 + wrong)
+    ignored = minigrad.nn.functional.cross_entropy(x, target * 0 - 100, reduction="none")
+    assert ignored.tolist() == [0, 0, 0]
+
+
+def test_integers_and_a_number_wrap_as_before():
+    x = minigrad.tensor([250, 3], dtype=minigrad.uint8)
+    for _ in range(3):  # the third is a remembered launch
+        assert (x + 10).tolist() == [4, 13]
+        assert (x + -4).tolist() == [246, 255]
+        assert (x + 300).tolist() == [38, 47]
+        assert (x * 0.5).tolist() == [125, 1.5]
+    assert again(ADD, x._array, 10) is not None
+
+
+def test_random_numbers_are_remembered_for_any_seed_and_position():
+    def draw() -> list:
+        a, b = minigrad.zeros(2, 3), minigrad.zeros(2, 3)
+        return [minigrad.rand(2, 3), a.uniform_(), b.normal_(), minigrad.randn(4)]
+
+    for seed in (3, 2**64 - 7):
+        minigrad.manual_seed(seed)
+        drawn = [draw() for _ in range(5)]
+        minigrad.manual_seed(seed)
+        with kernels.trace() as trace:  # which takes the long way
+            known = [draw() for _ in range(5)]
+        assert sum(count for count, _ in trace.rows.values()) == 20
+        for a, b in zip(itertools.chain(*drawn), itertools.chain(*known), strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+    name, array = dispatch.named("into", "normal"), np.zeros((2, 3), np.float32)
+    assert again(name, array, 1, 2) is array
+
+
 def test_a_trace_sees_all_launches_of_a_call(rng):
     q = rng.normal(size=(1, 2, 5, 4)).astype(np.float32)
     for _ in range(3):
