@@ -189,6 +189,7 @@ define("abs", "x", "abs(x)", "g * sign(x)", refuses="b")
 define("sign", "x", "sign(x)", "g * 0")
 define("reciprocal", "x", "1 / x", "-g * y * y", domain="float")
 define("square", "x", "x * x", "2 * g * x")
+define("cube", "x", "x * x * x", "g * (3 * (x * x))", domain="float", refuses="biu")
 define("addcmul", "x a b", "x + value * a * b", "g", "g * value * b", "g * value * a",
        params="value", refuses="b")
 define("addcdiv", "x a b", "x + value * a / b", "g", "g * value / b", "-g * value * a / (b * b)",
@@ -258,6 +259,8 @@ define("clamp_between", "x a b", "minimum(maximum(x, a), b)", "where((x >= a) & 
        "where((x < a) & (a < b), g, 0)", "where((x > b) | (b < a), g, 0)")
 define("clamp_above", "x a", "maximum(x, a)", "where(x >= a, g, 0)", "where(x < a, g, 0)")
 define("clamp_below", "x b", "minimum(x, b)", "where(x <= b, g, 0)", "where(x > b, g, 0)")
+define("nan_to_num", "x", "where(isnan(x), nan, where(isinf(x), where(x > 0, high, low), x))",
+       "where(isnan(x) | isinf(x), 0, g)", params="nan high low", domain="float", refuses="biu")
 define("where", "c a b", "where(c, a, b)", None, "where(c, g, 0)", "where(c, 0, g)", masks="c")
 define("masked_fill", "x c", "where(c, value, x)", "where(c, 0, g)", None, params="value",
        masks="c")

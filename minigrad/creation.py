@@ -450,8 +450,10 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np
     if steps == 1:
         last = first
     step = (last - first) / max(steps - 1, 1)
-    index = np.arange(steps)
-    return np.where(index < steps // 2, first + step * index, last - step * (steps - 1 - index))
+    index, half = np.arange(steps, dtype=np.float64), steps // 2
+    index[:half] = first + step * index[:half]
+    index[half:] = last - step * (steps - 1 - index[half:])
+    return index
 
 
 @export(method=False)

@@ -92,18 +92,17 @@ __global__ void gather(const T* x, const I* index, T* out, long long size, long 
     if (i < n) out[i] = x[(i / (length * inner) * size + index[i]) * inner + i % inner];
 }
 
-// The same by tiles of rows and columns, so that no element needs a division. index and out (rows,
-// width), n elements. Where x begins for a row, `per` rows share, `jump` apart; there the indexed
-// axis has the stride `step`, and columns have the stride `across` (0 or 1).
-template <class T, class I>
+// The same by tiles of rows and columns, so that no element needs a division. out (rows, width), n
+// elements; a row of index serves `shared` rows, of which `per` share a part of x, `jump` elements
+// further than that before. LAST: the indexed axis is the last one; else the part is (size, width).
+template <class T, class I, bool LAST>
 __global__ void gather_rows(const T* x, const I* index, T* out, long long width, long long per,
-                            long long jump, long long step, long long across, long long tiles,
-                            long long n) {
+                            long long jump, long long shared, long long tiles, long long n) {
     const long long row = blockIdx.x / tiles * blockDim.y + threadIdx.y;
     const long long j = blockIdx.x % tiles * blockDim.x + threadIdx.x;
     if (row * width >= n || j >= width) return;
-    const long long at = index[row * width + j];
-    out[row * width + j] = x[row / per * jump + at * step + j * across];
+    const long long at = index[row / shared * width + j];
+    out[row * width + j] = x[row / per * jump + (LAST ? at : at * width + j)];
 }
 
 // out (outer, size, inner); src and index (outer, length, inner), n elements.

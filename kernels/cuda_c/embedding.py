@@ -14,6 +14,10 @@ def _sized_by_index(x, index, out, *numbers):
     return x, index, out, *numbers, index.size
 
 
+def _sized_by_out(x, index, out, *numbers):
+    return x, index, out, *numbers, out.size
+
+
 def _types(dtype: np.dtype, index: np.dtype) -> tuple[str, str]:
     return storage_type(dtype), storage_type(index)
 
@@ -47,9 +51,10 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
     return _kernel("gather", (), _types(dtype, index), _sized_by_index)
 
 
-def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
-    """kernel(x, index, out, width, per, jump, step, across, tiles)."""
-    return _kernel("gather_rows", (), _types(dtype, index), _sized_by_index)
+def gather_rows_kernel(dtype: np.dtype, index: np.dtype, last: bool) -> Kernel:
+    """kernel(x, index, out, width, per, jump, shared, tiles)."""
+    types = (*_types(dtype, index), "true" if last else "false")
+    return _kernel("gather_rows", (), types, _sized_by_out)
 
 
 def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Kernel:

@@ -176,32 +176,44 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
     Raises ValueError for an index that is larger than x off the axis, IndexError out of bounds.
     """
     axis = _axis("gather", x, axis, index)
+    shape, shared = index.shape, 1
+    if axis == x.ndim - 1 and shape[axis] >= ROW_BLOCK[0] // 2:
+        index, shared = _distinct_rows(index)
     index = _checked(dialect, "gather", index, x.shape[axis])
-    x = contiguous(_part(x, index.shape, axis))
-    return _gather(
-        dialect, x, index, x.shape[axis], index.shape[axis], math.prod(index.shape[axis + 1 :])
-    )
+    x = contiguous(_part(x, shape, axis))
+    return _gather(dialect, x, index, shape, axis, shared)
+
+
+def _distinct_rows(index) -> tuple:
+    """A broadcast index without the last of its leading dimensions along which it repeats, and how
+    many rows share one of those that are left."""
+    kept, shared = index.ndim - 1, 1
+    while kept and (index.strides[kept - 1] == 0 or index.shape[kept - 1] == 1):
+        kept -= 1
+        shared *= index.shape[kept]
+    if shared < 2:
+        return index, 1
+    return index[(slice(None),) * kept + (0,) * (index.ndim - 1 - kept)], shared
 
 
 @remembered(2)
-def _gather(dialect: Dialect, x, index, size: int, length: int, inner: int):
-    """x (outer, size, inner), index (outer, length, inner)."""
-    out, dtypes = empty(index.shape, x.dtype, x), (x.dtype, index.dtype)
+def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1):
+    """Elements of x along `axis` at index, of `shape`, or less its last leading dimensions."""
+    out, dtypes = empty(shape, x.dtype, x), (x.dtype, index.dtype)
     arrays = x.ravel(), contiguous(index).ravel(), out.ravel()
+    size, length, inner = x.shape[axis], shape[axis], math.prod(shape[axis + 1 :])
     width = length if inner == 1 else inner
     if not out.size:
         return out
     if width < ROW_BLOCK[0] // 2:  # most threads of a tile would have nothing to do
-        grid, factory = ceil_div(index.size, THREADS), dialect.embedding.gather_kernel
+        grid, factory = ceil_div(out.size, THREADS), dialect.embedding.gather_kernel
         launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(*arrays, size, length, inner)
         return out
     (tiles, grid), factory = _tiles(out.size // width, width), dialect.embedding.gather_rows_kernel
-    launch = _plans.launch("gather", "rows", factory, dtypes, grid, ROW_BLOCK, out)
-    if inner == 1:
-        launch(*arrays, width, 1, size, 1, 0, tiles)
-    else:
-        launch(*arrays, width, length, size * inner, inner, 1, tiles)
+    launch = _plans.launch("gather", "rows", factory, (*dtypes, inner == 1), grid, ROW_BLOCK, out)
+    per = 1 if inner == 1 else length
+    launch(*arrays, width, per, size * inner, shared, tiles)
     return out
 
 
@@ -295,7 +307,8 @@ def _scatter(
 def take(dialect: Dialect, x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Elements of the flattened x at flat positions `index`, of index's shape."""
     index = _checked(dialect, "take", index, x.size)
-    return _gather(dialect, contiguous(x), index, x.size, index.size, 1)
+    flat = _gather(dialect, contiguous(x).ravel(), index.ravel(), (index.size,), 0)
+    return flat.reshape(index.shape)
 
 
 def take_backward(

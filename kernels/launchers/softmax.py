@@ -161,7 +161,8 @@ def _forward(
     name = "log_softmax" if log else "softmax"
     check_version(name, version, FORWARD)
     if version is None:
-        longer = "one_read" if n <= ROW_IN_SHARED else "online"
+        longer = "online" if gpu else "three_pass"  # a CPU reads again for less than it rescales
+        longer = "one_read" if n <= ROW_IN_SHARED else longer
         shuffles = dialect.softmax.shuffles_pay(gpu) and n <= ROW_IN_REGISTERS
         version = "warp" if shuffles else longer
         version = "strided" if inner > 1 else version

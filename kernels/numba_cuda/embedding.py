@@ -117,24 +117,28 @@ def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
 
 
 @functools.cache
-def gather_rows_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
-    """kernel(x, index, out, width, per, jump, step, across, tiles): as gather_kernel, a block per
-    tile of rows and columns, so that no element needs a division.
+def gather_rows_kernel(dtype: np.dtype, index: np.dtype, last: bool) -> Callable:
+    """kernel(x, index, out, width, per, jump, shared, tiles): as gather_kernel, a block per tile of
+    rows and columns, so that no element needs a division.
 
-    index and out (rows, width). Where x begins for a row, `per` rows share, `jump` apart; there the
-    indexed axis has the stride `step`, and columns have the stride `across` (0 or 1).
+    out (rows, width); a row of index serves `shared` rows, of which `per` share a part of x, `jump`
+    elements further than that before. last: the indexed axis is the last one, so that no element
+    needs a multiplication of 64 bits either; otherwise the part is (size, width).
     """
+    LAST = last
 
-    def gather_rows(x, index, out, width, per, jump, step, across, tiles):
+    def gather_rows(x, index, out, width, per, jump, shared, tiles):
         row = cuda.blockIdx.x // tiles * cuda.blockDim.y + cuda.threadIdx.y
         j = (cuda.blockIdx.x % tiles) * cuda.blockDim.x + cuda.threadIdx.x
-        if row * width < index.size and j < width:
-            first = row // per * jump + j * across
-            at = max(index[row * width + j], 0)  # checked before: max only shows the compiler
-            out[row * width + j] = x[first + at * step]
+        if row * width < out.size and j < width:
+            at = max(index[row // shared * width + j], 0)  # checked: max only shows the compiler
+            if LAST:
+                out[row * width + j] = x[row // per * jump + at]
+            else:
+                out[row * width + j] = x[row // per * jump + at * width + j]
 
     flat = array(dtype)
-    numbers = ["int64"] * 6
+    numbers = ["int64"] * 5
     return cuda.jit(signature(flat, array(index), flat, *numbers))(gather_rows)
 
 

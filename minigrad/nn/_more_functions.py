@@ -295,6 +295,9 @@ def embedding_bag(
     rows = F.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
+    if offsets is None and padding_idx is None and n and mode != "max":  # bags of one length
+        groups = rows.reshape(bags, n, rows.shape[1])
+        return groups.sum(1) if mode == "sum" else groups.mean(1)
     counted = minigrad.ones(input.shape[0], dtype=rows.dtype, device=rows.device)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)

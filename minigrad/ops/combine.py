@@ -62,6 +62,70 @@ class PadConstant(Op):
         return (PadConstant.apply(g, pads=tuple([(-a, -b) for a, b in pads]), value=0.0),)
 
 
+class PadByItself(Op):
+    """x with elements of its own around it; pads are (before, after) per dimension, at least 0.
+
+    mode: "reflect" about the first and the last element, "replicate" those, or "circular".
+    """
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, pads: tuple, mode: str) -> Any:
+        shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
+        out = array_module(x).empty(shape, x.dtype)
+        out[tuple([slice(a, a + n) for n, (a, _) in zip(x.shape, pads, strict=True)])] = x
+        for border, source in _borders(x.shape, pads, mode):
+            out[border] = out[source]
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, pads: tuple, mode: str) -> tuple:
+        return (AddBorders.apply(g, pads=pads, mode=mode),)
+
+
+class AddBorders(Op):
+    """g without its border, whose elements are added where `PadByItself` took them from."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(g: Any, pads: tuple, mode: str) -> Any:
+        sizes = [n - a - b for n, (a, b) in zip(g.shape, pads, strict=True)]
+        total = g.copy()
+        for border, source in reversed(_borders(sizes, pads, mode)):
+            part = total[border]
+            if mode == "replicate":
+                part = part.sum(axis=len(border) - 1, keepdims=True)
+            total[source] = total[source] + part
+        inside = [slice(a, a + n) for n, (a, _) in zip(sizes, pads, strict=True)]
+        return array_module(g).ascontiguousarray(total[tuple(inside)])
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, pads: tuple, mode: str) -> tuple:
+        return (PadByItself.apply(g, pads=pads, mode=mode),)
+
+
+def _borders(shape: Sequence[int], pads: tuple, mode: str) -> list[tuple[tuple, tuple]]:
+    """(border, what it copies) as indices of the padded array, dimension after dimension: what is
+    copied along one has the borders of those before."""
+    found = []
+    for d, (n, (a, b)) in enumerate(zip(shape, pads, strict=True)):
+        if mode == "reflect":
+            before, after = (2 * a, a), (a + n - 2, a + n - 2 - b)
+        elif mode == "circular":
+            before, after = (n, n + a), (a, a + b)
+        else:
+            before, after = (a, a + 1), (a + n - 1, a + n)
+        step = -1 if mode == "reflect" else 1
+        ends = ((slice(0, a), before), (slice(a + n, a + n + b), after))
+        for border, (start, stop) in [pair for pair, wide in zip(ends, (a, b)) if wide]:
+            source = slice(start, None if stop < 0 else stop, step)
+            lead = (slice(None),) * d
+            found.append(((*lead, border), (*lead, source)))
+    return found
+
+
 class Triangle(Op):
     """The lower (keep=True: j - i <= diagonal) or upper triangle of the last two dimensions."""
 
@@ -352,28 +416,28 @@ def pad(
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if input._array.dtype.kind == "b" and mode != "circular":
         raise dtypes.refused(f"{mode}_pad", input._array.dtype)
+    ndim = input._array.ndim
+    pairs = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
-        dim = input._array.ndim - 1 - i
-        index = _padded_positions(input._array.shape[dim], pad[2 * i], pad[2 * i + 1], mode)
-        input = input.index_select(dim, wrap(array_module(input._array).asarray(index)))
-    return input
+        pairs[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
+        _check_border(input._array.shape[ndim - 1 - i], *pairs[ndim - 1 - i], mode)
+    grown = tuple([(max(a, 0), max(b, 0)) for a, b in pairs])
+    cropped = [n for a, b in reversed(pairs) for n in (min(a, 0), min(b, 0))]
+    if any(cropped) and mode == "circular":  # cuts first
+        input = pad_constant(input, cropped)
+        for n, (before, after) in zip(input._array.shape, grown, strict=True):
+            _check_border(n, before, after, mode)
+    result = PadByItself.apply(input, pads=grown, mode=mode)
+    return pad_constant(result, cropped) if any(cropped) and mode != "circular" else result
 
 
-def _padded_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
+def _check_border(n: int, before: int, after: int, mode: str) -> None:
     limit = {"reflect": n - 1, "circular": n, "replicate": math.inf}[mode]
     if before > limit or after > limit:
         raise RuntimeError(
             f"Padding size should be less than the corresponding input dimension, but got: padding "
             f"({before}, {after}) for a dimension of length {n} in mode {mode!r}"
         )
-    positions = np.arange(-before, n + after)
-    if mode == "circular":
-        kept = slice(max(-before, 0), n - max(-after, 0))  # negative padding cuts first
-        return np.pad(np.arange(n)[kept], (max(before, 0), max(after, 0)), "wrap")
-    if mode == "replicate":
-        return positions.clip(0, n - 1)
-    positions = np.abs(positions)
-    return np.where(positions >= n, 2 * (n - 1) - positions, positions)
 
 
 @export()

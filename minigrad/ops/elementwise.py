@@ -221,13 +221,16 @@ def _check_integer_division(a: Any, b: Any) -> None:
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
 
 
+_POWERS = {2: "square", 3: "cube", -1: "reciprocal", 0.5: "sqrt", -0.5: "rsqrt"}
+
+
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent."""
     _check_operands("pow", input, exponent)
     exponent = _number_or_tensor("pow", exponent)
     if type(exponent) in (int, float) and isinstance(input, Tensor):
-        if exponent == 2 and input._array.dtype.kind == "f":
-            return POINTWISE["square"](input)
+        if input._array.dtype.kind == "f" and exponent in _POWERS:
+            return POINTWISE[_POWERS[exponent]](input)
         if type(exponent) is int and input._array.dtype.kind in "iu":
             if exponent < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
@@ -387,9 +390,8 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any 
     limits = dtypes.finfo(input.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
-    result = masked_fill(input, POINTWISE["isnan"](input), nan)
-    result = masked_fill(result, POINTWISE["eq"](input, math.inf), high)
-    return masked_fill(result, POINTWISE["eq"](input, -math.inf), low)
+    values = tuple(dtypes.fitting(v, input._array.dtype) for v in (nan, high, low))
+    return POINTWISE["nan_to_num"](input, params=values)
 
 
 @export()

@@ -161,54 +161,57 @@ _ENDS = (int, type(None))
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, recorded if x or value requires a gradient."""
+    small = isinstance(value, (int, float)) and -65504 <= value <= 65504  # in any dtype
+    if small and _is_mask(index, self):
+        self.masked_fill_(index, value)
+        return
     basic, tensors = (index,) if type(index) in (int, slice) else index, []
     if not _is_plain(self._array.shape, basic):
         basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
     if not tensors:
-        small = isinstance(value, (int, float)) and -65504 <= value <= 65504  # in any dtype
         values = value if small or isinstance(value, Tensor) else _like(self, value)
         if isinstance(values, Tensor):
             values = _without_leading_ones(values, target._array.ndim)
         check_no_overlap(target._array)
         copy_(target, values)
         return
-    flat = flat_positions(target._array.shape, tensors)
     values = value if isinstance(value, Tensor) else _like(self, value)
-    index_put(target, flat, values, accumulate=False)
+    index_put(target, tensors, values, accumulate=False)
 
 
-def index_put(target: Tensor, flat: Any, values: Tensor, accumulate: bool) -> None:
-    """Write values (they broadcast) at flat positions of a tensor, in place."""
+def _is_mask(index: Any, x: Tensor) -> bool:
+    """Whether an index is one mask over all of x, floats whose changes nobody records."""
+    if type(index) is not Tensor or index._array.dtype != bool or x._requires_grad:
+        return False
+    same = index._array.ndim > 0 and index._array.shape == x._array.shape
+    return same and x._array.dtype.kind == "f"
+
+
+def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -> None:
+    """Write values (they broadcast) at the positions that `parse` found, in place."""
     check_no_overlap(target._array)
     check_apart(target, (values,))
     if values._array.dtype != target._array.dtype:
         values = values.to(target.dtype)
-    if values._array.shape != flat.shape:
-        values = _without_leading_ones(values, flat.ndim)
+    shape = Indexed(target._array.shape, tensors).result
+    if values._array.shape != shape:
+        values = _without_leading_ones(values, len(shape))
         try:
-            values = values.expand(flat.shape)
+            values = values.expand(shape)
         except RuntimeError:
             raise RuntimeError(
                 f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
-                f"broadcast to indexing result of shape {list(flat.shape)}"
+                f"broadcast to indexing result of shape {list(shape)}"
             ) from None
     recorded = mode.enabled and (values.requires_grad or target.requires_grad)
     if recorded or accumulate:
+        flat = flat_positions(target._array.shape, tensors)
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
         return
-    target._array[_coordinates(flat, target._array.shape)] = values._array
+    target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
     target._counter[0] += 1
-
-
-def _coordinates(flat: Any, shape: tuple) -> tuple:
-    """Flat positions along each dimension. (CuPy's `unravel_index` waits for the GPU.)"""
-    found = []
-    for n in reversed(shape):
-        found.append(flat % n)
-        flat = flat // n
-    return tuple(reversed(found))
 
 
 def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
@@ -344,26 +347,44 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
     return [array_module(item).where(item < 0, item + n, item)]
 
 
+class Indexed:
+    """What index arrays, one per dimension or None, select of an array of `shape`.
+
+    They broadcast together; their dimensions replace adjacent indexed dimensions, or come first if
+    those are not adjacent, as in NumPy.
+    """
+
+    def __init__(self, shape: tuple, tensors: list) -> None:
+        chosen = [d for d, t in enumerate(tensors) if t is not None]
+        xp = array_module(tensors[chosen[0]])
+        try:
+            self.arrays = xp.broadcast_arrays(*[tensors[d] for d in chosen])
+        except ValueError as error:
+            shapes = ", ".join(str(list(tensors[d].shape)) for d in chosen)
+            raise IndexError(
+                "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                + shapes
+            ) from error
+        adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
+        whole = [d for d in range(len(shape)) if tensors[d] is None]
+        self.before = [d for d in whole if d < chosen[0] and adjacent]
+        self.after = [d for d in whole if d not in self.before]
+        self.chosen, self.inner = chosen, self.arrays[0].shape
+        self.result = (
+            *(shape[d] for d in self.before),
+            *self.inner,
+            *(shape[d] for d in self.after),
+        )
+
+
 def flat_positions(shape: tuple, tensors: list) -> Any:
-    """Flat positions in a row-major array of `shape`. The index arrays broadcast together; their
-    dimensions replace adjacent indexed dimensions, or come first if those are not adjacent."""
+    """Flat positions in a row-major array of `shape` of what index arrays select."""
     steps = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):
         steps[d] = steps[d + 1] * shape[d + 1]
-    chosen = [d for d, t in enumerate(tensors) if t is not None]
-    xp = array_module(tensors[chosen[0]])
-    try:
-        arrays = xp.broadcast_arrays(*[tensors[d] for d in chosen])
-    except ValueError as error:
-        shapes = ", ".join(str(list(tensors[d].shape)) for d in chosen)
-        raise IndexError(
-            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
-        ) from error
-    inner = arrays[0].shape
-    adjacent = chosen == list(range(chosen[0], chosen[-1] + 1))
-    before = [d for d in range(len(shape)) if tensors[d] is None and d < chosen[0] and adjacent]
-    after = [d for d in range(len(shape)) if tensors[d] is None and d not in before]
-    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(arrays, chosen, strict=True))
+    found = Indexed(shape, tensors)
+    xp, before, inner, after = array_module(found.arrays[0]), found.before, found.inner, found.after
+    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(found.arrays, found.chosen))
     flat = flat.reshape((1,) * len(before) + inner + (1,) * len(after))
     ndim = flat.ndim
     places = [*range(len(before)), *range(len(before) + len(inner), ndim)]
@@ -383,7 +404,7 @@ def index_put_(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = 
     check_writable(self)
     basic, tensors = parse(self, tuple(indices))
     target = Slice.apply(self, index=basic) if basic else self
-    index_put(target, flat_positions(target._array.shape, tensors), values, accumulate)
+    index_put(target, tensors, values, accumulate)
     return self
 
 

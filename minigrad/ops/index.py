@@ -423,11 +423,28 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return getitem(input, (slice(None),) * place + (index,))
     if not on_gpu(index._array):  # there the launcher checks
         _check_positions("index_select", index, n)
-    others = (*shape[:place], *shape[place + 1 :])
-    first = input.movedim(place, 0) if place else input
-    chosen = Embedding.apply(first.reshape(n, math.prod(others)), index, padding_idx=None)
-    chosen = chosen.reshape(index._array.size, *others)
-    return chosen.movedim(0, place).contiguous() if place else chosen
+    return _selected(input, place, index).reshape(
+        *shape[:place], index._array.size, *shape[place + 1 :]
+    )
+
+
+def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices at an index along `dim`, in some shape: as rows where they are long, else the same
+    elements of each row."""
+    shape, positions = x._array.shape, index._array
+    outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+    xp = array_module(positions)
+    if inner < _LONG and outer > 1:
+        if inner > 1:
+            positions = positions[:, None] * inner + xp.arange(inner)
+        columns = wrap(positions.reshape(1, -1)).expand(outer, positions.size)
+        return Gather.apply(x.reshape(outer, n * inner), columns, dim=1)
+    if outer > 1:
+        positions = xp.arange(outer)[:, None] * n + positions
+    return Embedding.apply(x.reshape(outer * n, inner), wrap(positions), padding_idx=None)
+
+
+_LONG = 32  # elements of a slice that are copied as a whole
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:
@@ -641,11 +658,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1 and not array.size:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    count = int(array.max()) + 1 if num_classes == -1 else num_classes
-    if array.size and array.max() >= count:
+    most = int(array.max()) if array.size else -1
+    count = most + 1 if num_classes == -1 else num_classes
+    if most >= count:
         raise RuntimeError("Class values must be smaller than num_classes.")
     xp = array_module(array)
-    return wrap((array[..., None] == xp.arange(count)).astype(np.int64))
+    rows = xp.zeros((array.size, count), np.int64)
+    rows[xp.arange(array.size), array.reshape(-1)] = 1
+    return wrap(rows.reshape(*array.shape, count))
 
 
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:

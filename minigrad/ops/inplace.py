@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import Unversioned, inferred, mode
@@ -121,6 +122,13 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
     return target
 
 
+def _is_large_view(array: Any) -> bool:
+    """Whether NumPy's copy of an array to a contiguous one takes long."""
+    if type(array) is not np.ndarray or array.size < 4096:
+        return False
+    return not array.flags.c_contiguous and 0 not in array.strides
+
+
 def write(target: Tensor, array: Any) -> None:
     """Copy elements into a tensor's memory and increment its version."""
     if not getattr(target._array.flags, "writeable", True):  # CuPy arrays don't have this flag
@@ -129,6 +137,8 @@ def write(target: Tensor, array: Any) -> None:
             "writeable; clone() it first"
         )
     if mode.recorder is None:
+        if _is_large_view(array) and target._array.dtype == array.dtype:
+            array = dispatch.active.copy(array)  # by a transpose in tiles, if it is one
         target._array[...] = array
     else:
         mode.recorder.write(target._array, array)

@@ -11,7 +11,6 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.combine import stack
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
@@ -323,17 +322,23 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
+    """By windows of one size: shorter ones have their last row or column several times."""
     h, w = x._array.shape[2:]
-    values, places = [], []
-    for top, bottom in _bounds(h, oh):
-        for left, right in _bounds(w, ow):
-            window = x[:, :, top:bottom, left:right].flatten(2)
-            best, at = window.max(2)
-            width = right - left
-            values.append(best)
-            places.append((at // width + top) * w + at % width + left)
-    shape = (*x._array.shape[:2], oh, ow)
-    return stack(values, 2).reshape(shape), stack(places, 2).reshape(shape)
+    xp = array_module(x._array)
+    (rows, tall), (columns, wide) = _equal_windows(h, oh), _equal_windows(w, ow)
+    for dim, places in ((2, rows), (3, columns)):
+        x = x.index_select(dim, wrap(xp.asarray(places)))
+    best, at = max_pool2d(x, (tall, wide), return_indices=True)
+    width = len(columns)
+    row, column = xp.asarray(rows)[at._array // width], xp.asarray(columns)[at._array % width]
+    return best, wrap(row * w + column)
+
+
+def _equal_windows(n: int, out: int) -> tuple[np.ndarray, int]:
+    """The places of all windows, one after the other, and the length of each."""
+    bounds = _bounds(n, out)
+    length = max(b - a for a, b in bounds)
+    return np.concatenate([np.arange(a, a + length).clip(max=b - 1) for a, b in bounds]), length
 
 
 @export(method=False)

@@ -2,7 +2,8 @@
 
 A result of n elements takes, along each dimension, a weighted sum of few elements of the input: of
 one (nearest), two (linear) or four (cubic). Nearest selects by index; for the others the weights
-are the rows of a matrix, which multiplies the input.
+are the rows of a matrix, which multiplies the input, or along a long dimension, where nearly all of
+it would be zeros, factors of what is selected by index.
 """
 
 from __future__ import annotations
@@ -124,9 +125,19 @@ def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned:
     if mode == "area":
         return matmul(x.movedim(dim, -1), averaging(n, m, x).t()).movedim(-1, dim)
     centres = positions * step if aligned else (positions + 0.5) * step - 0.5
-    return _weighted(
-        x, dim, _cubic(centres, n) if mode == "bicubic" else _linear(centres, n, aligned)
-    )
+    places, shares = _cubic(centres) if mode == "bicubic" else _linear(centres, n, aligned)
+    if n <= _LONG:
+        return _weighted(x, dim, _weights(places, shares, n))
+    total: Any = None
+    xp, axis = array_module(x._array), [-1 if d == dim else 1 for d in range(x._array.ndim)]
+    for place, share in zip(places, shares, strict=True):
+        chosen = x.index_select(dim, wrap(xp.asarray(place.clip(0, n - 1))))
+        part = chosen * wrap(xp.asarray(share.astype(x._array.dtype).reshape(axis)))
+        total = part if total is None else total + part
+    return total
+
+
+_LONG = 128  # elements of a dimension for which a matrix of weights costs more than indices
 
 
 def _weighted(x: Tensor, dim: int, rows: np.ndarray) -> Tensor:
@@ -160,15 +171,17 @@ def _weights(places: list[np.ndarray], shares: list[np.ndarray], n: int) -> np.n
     return rows
 
 
-def _linear(centres: np.ndarray, n: int, aligned: bool) -> np.ndarray:
+def _linear(centres: np.ndarray, n: int, aligned: bool) -> tuple[list, list]:
+    """The places of two neighbours and their shares."""
     centres = centres if aligned else centres.clip(min=0)
     left = np.floor(centres).astype(np.int64).clip(max=n - 1)
     share = (centres - left).clip(0, 1)
-    return _weights([left, left + 1], [1 - share, share], n)
+    return [left, left + 1], [1 - share, share]
 
 
-def _cubic(centres: np.ndarray, n: int) -> np.ndarray:
-    """Cubic convolution with a = -0.75 (Keys 1981)."""
+def _cubic(centres: np.ndarray) -> tuple[list, list]:
+    """The places of four neighbours and their shares: cubic convolution with a = -0.75 (Keys
+    1981)."""
     a = -0.75
     left = np.floor(centres).astype(np.int64)
     t = centres - left
@@ -179,6 +192,5 @@ def _cubic(centres: np.ndarray, n: int) -> np.ndarray:
     def far(d: np.ndarray) -> np.ndarray:  # from 1 to 2
         return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
-    return _weights(
-        [left - 1, left, left + 1, left + 2], [far(t + 1), near(t), near(1 - t), far(2 - t)], n
-    )
+    places = [left - 1, left, left + 1, left + 2]
+    return places, [far(t + 1), near(t), near(1 - t), far(2 - t)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.common import on_gpu
 from minigrad import dtypes
+from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -32,6 +33,54 @@ class CumSum(Op):
         return (CumSum.apply(g.flip(dim), dim=dim).flip(dim),)
 
 
+class CumProd(Op):
+    """Running product along a dimension."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+    grad_name = "CumprodBackward0"
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        wide = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64}.get(
+            x.dtype.name
+        )
+        with np.errstate(all="ignore"):
+            return array_module(x).cumprod(x, dim, dtype=wide).astype(x.dtype, copy=False)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        """The sum of g * y from here on, over x. At the first zero of a line, that of the products
+        without it; behind it, nothing."""
+        x, y = ctx.tensors()
+        zero = x.detach() == 0
+        if not bool(zero.any()):
+            return (_sum_from_here(g * y.conj(), dim) / x.conj(),)
+        if mode.enabled:  # the gradient will be differentiated, by what is behind a zero too
+            return (_without_each(x, g, dim),)
+        count = zero.to(dtypes.int64).cumsum(dim)
+        filled = x.masked_fill(zero & (count == 1), 1)
+        before = _sum_from_here(g * y.conj(), dim) / filled.conj()
+        others = CumProd.apply(filled, dim=dim).masked_fill(count == 0, 0)
+        at = _sum_from_here(g * others.conj(), dim).masked_fill(~(zero & (count == 1)), 0)
+        return (before.masked_fill(count > 0, 0) + at,)
+
+
+def _sum_from_here(x: Tensor, dim: int) -> Tensor:
+    return cumsum(x.flip(dim), dim).flip(dim)
+
+
+def _without_each(x: Tensor, g: Tensor, dim: int) -> Tensor:
+    """The gradient of the running products, by one of them per element, which leaves it out."""
+    n, parts = x._array.shape[dim], []
+    for k in range(n):
+        first = prod(x.narrow(dim, 0, k), dim, True)
+        rest = functions.cat([first, x.narrow(dim, k + 1, n - k - 1)], dim)
+        products = CumProd.apply(rest, dim=dim)
+        parts.append((g.narrow(dim, k, n - k) * products.conj()).sum(dim, True))
+    return functions.cat(parts, dim)
+
+
 class LogCumSumExp(Op):
     """log(running sum of exp(x)) along a dimension."""
 
@@ -41,7 +90,7 @@ class LogCumSumExp(Op):
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
-        return _running(x, dim, array_module(x).logaddexp)
+        return _running(x, dim, "logaddexp")
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
@@ -59,13 +108,16 @@ class LogCumSumExp(Op):
         return (part(g) - part(-g),)
 
 
-def _running(x: Any, dim: int, combine: Callable) -> Any:
-    """x with every element combined with all before it: `stride` doubles (Hillis & Steele 1986)."""
-    out, stride = x.copy(), 1
-    moved = array_module(x).moveaxis(out, dim, 0)
+def _running(x: Any, dim: int, combine: str) -> Any:
+    """x with every element combined with all before it, by a function of the array library."""
+    function = getattr(array_module(x), combine)
     with np.errstate(all="ignore"):
+        if not on_gpu(x):
+            return function.accumulate(x, dim)
+        out, stride = x.copy(), 1  # which doubles (Hillis & Steele 1986)
+        moved = array_module(x).moveaxis(out, dim, 0)
         while stride < len(moved):
-            moved[stride:] = combine(moved[stride:], moved[:-stride])
+            moved[stride:] = function(moved[stride:], moved[:-stride])
             stride *= 2
     return out
 
@@ -93,13 +145,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running product along `dim`; integers give int64."""
     x = _summand("cumprod_out_cpu", input, dtype)
     place = normalize_dim(dim, x._array.ndim)
-    if not x._array.ndim:
-        return x.clone()
-    n = x._array.shape[place]
-    last = x.movedim(place, -1)
-    lower = wrap(array_module(x._array).tri(n, dtype=bool))
-    rows = last.unsqueeze(-2).expand(*last._array.shape[:-1], n, n)
-    return prod(rows.masked_fill(~lower, 1), -1, dtype=x.dtype).movedim(-1, place)
+    return CumProd.apply(x, dim=place) if x._array.ndim else x.clone()
 
 
 @export()
@@ -118,11 +164,11 @@ def _running_extremum(name: str, pair: type, x: Tensor, dim: int) -> Any:
     if not x._array.ndim:
         return pair(x.clone(), wrap(array_module(x._array).zeros((), np.int64)))
     xp, array = array_module(x._array), x._array
-    best = _running(array, place, getattr(xp, f"{name}imum"))
+    best = _running(array, place, f"{name}imum")
     reached = (array == best) | (array != array)
     shape = [-1 if d == place else 1 for d in range(array.ndim)]
     places = xp.where(reached, xp.arange(array.shape[place]).reshape(shape), 0)
-    indices = wrap(_running(places.astype(np.int64), place, xp.maximum))
+    indices = wrap(_running(places.astype(np.int64), place, "maximum"))
     return pair(x.gather(place, indices), indices)
 
 
