@@ -281,7 +281,7 @@ class PinnedMemoryPointer:
 
     def __new__(cls, mem: PinnedMemory, offset: int) -> PinnedMemoryPointer:
         # An array of ctypes' has the protocol; classes in Python may have it from Python 3.12 on.
-        kind = type(cls.__name__, (cls, ctypes.c_ubyte * (mem.size - offset)), {})
+        kind: Any = type(cls.__name__, (cls, ctypes.c_ubyte * (mem.size - offset)), {})
         pointer = kind.from_address(mem.ptr + offset)
         pointer.mem, pointer.ptr = mem, mem.ptr + offset
         return pointer

@@ -408,7 +408,8 @@ def _end_of_declaration(text: str, start: int) -> int:
 
 def _after_space(text: str, start: int) -> int:
     """The first place from `start` on that is no white space."""
-    return _SPACE.match(text, start).end()
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
 
 
 def _end_of_directive(text: str, before: int) -> int:

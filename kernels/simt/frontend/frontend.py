@@ -688,12 +688,12 @@ class Normaliser(Translator):
     def expr_Tuple(self, node: ast.Tuple) -> ast.expr:
         spliced = [isinstance(element, ast.Starred) for element in node.elts]
         values = self.sequence([e.value if isinstance(e, ast.Starred) else e for e in node.elts])
-        parts: list[ast.expr] = [ast.Tuple([], ast.Load())]
+        parts: list[ast.expr] = [run := ast.Tuple([], ast.Load())]
         for value, is_spliced in zip(values, spliced):
             items = self.lengths(value) if is_spliced else [value]
             if items is None:  # as long as the back end finds it
-                parts += [value, ast.Tuple([], ast.Load())]
+                parts += [value, run := ast.Tuple([], ast.Load())]
             else:
-                parts[-1].elts += items
+                run.elts += items
         parts = [part for part in parts if getattr(part, "elts", None) != []] or parts[:1]
         return functools.reduce(lambda a, b: binary(a, ast.Add(), b), parts)

@@ -194,6 +194,10 @@ class Translator(Scope, ABC):
         """Expressions evaluated left to right, around the statements that some of them need."""
 
     @abstractmethod
+    def lengths(self, value: ast.expr) -> list[ast.expr] | None:
+        """The items of a value that is known to be a tuple of so many; None for others."""
+
+    @abstractmethod
     def materialise(self, value: Any, node: ast.expr) -> ast.expr:
         """Syntax for an object known at compile time."""
 

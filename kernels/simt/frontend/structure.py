@@ -28,6 +28,7 @@ from kernels.simt.ir.nodes import (
 )
 
 Replace = Callable[[ast.stmt], list[ast.stmt]]
+_ENDS = "ends_threads"  # the attribute of statements that threads leave by a `return`
 
 
 class _Lowering:
@@ -102,7 +103,7 @@ class _Lowering:
 
     def _mark(self, stmt: ast.stmt) -> None:
         """Note that threads leave `stmt` by a `return`: no barrier waits for them."""
-        stmt.ends_threads = ast.Return in self.kinds
+        setattr(stmt, _ENDS, ast.Return in self.kinds)
 
     def finish(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The lowered list, with the flag initialised, or removed if nothing reads it."""
@@ -139,7 +140,7 @@ def lower_returns(body: list[ast.stmt], flag: str, replace: Replace) -> list[ast
 
 def ends_threads(stmt: ast.stmt) -> bool:
     """Whether threads leave a statement by a `return`."""
-    return getattr(stmt, "ends_threads", False)
+    return getattr(stmt, _ENDS, False)
 
 
 def is_collective(stmt: ast.stmt) -> bool:
@@ -221,7 +222,7 @@ def for_to_while(loop: ast.For, fresh: Callable[[str], str]) -> tuple[list[ast.s
     first = located(ast.Assign([store(counter(loop))], at), loop)
     test = ast.Compare(load(trip), [ast.Lt()], [load(count)])
     new = located(Loop(test, [first, *loop.body]), loop)
-    new.ends_threads = ends_threads(loop)
+    setattr(new, _ENDS, ends_threads(loop))
     new.step = [assign(trip, binary(load(trip), ast.Add(), const(1)), loop)]
     return setup, new
 

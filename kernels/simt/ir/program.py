@@ -153,7 +153,8 @@ def field_names(kind: Any) -> set[str]:
     if isinstance(kind, types.Array):
         return field_names(kind.dtype)
     if isinstance(kind, types.BaseTuple):
-        return set().union(*map(field_names, kind))
+        parts: Any = kind
+        return set().union(*map(field_names, parts))
     if not isinstance(kind, types.Record):
         return set()
     return set(kind.fields).union(*(field_names(kind.typeof(name)) for name in kind.fields))

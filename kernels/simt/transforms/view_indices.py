@@ -62,9 +62,10 @@ class _Namer:
             case ast.Attribute():
                 value.value = self.view(value.value, kind)
             case ast.Tuple() if isinstance(kind, types.BaseTuple):
+                kinds: Any = kind
                 value.elts = [
                     self.view(part, its) if is_view(its) else self.saved(part)
-                    for part, its in zip(value.elts, kind, strict=True)
+                    for part, its in zip(value.elts, kinds, strict=True)
                 ]
         return value
 
