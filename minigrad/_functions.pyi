@@ -24,6 +24,9 @@ from minigrad.factors import lu_unpack as lu_unpack
 from minigrad.factors import ormqr as ormqr
 from minigrad.lowrank import pca_lowrank as pca_lowrank
 from minigrad.lowrank import svd_lowrank as svd_lowrank
+from minigrad.quantization import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from minigrad.quantization import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
+from minigrad.utils.dlpack import to_dlpack as to_dlpack
 from minigrad.func import vmap as vmap
 from minigrad.compiler import compile as compile
 from minigrad.training import fit as fit
@@ -110,6 +113,7 @@ from minigrad import special as special
 from minigrad import testing as testing
 from minigrad import training as training
 from minigrad import utils as utils
+from minigrad import version as version
 from minigrad import vision as vision
 from minigrad import viz as viz
 
@@ -568,6 +572,8 @@ def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None, *, axis: builtins.int | None = None) -> Any: ...
 def unique_consecutive(input: Tensor, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: Any = None) -> Any: ...
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]: ...
+def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]: ...
+def unsafe_split(tensor: Tensor, split_size_or_sections: Any = None, dim: builtins.int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]: ...
 def unsafe_split_with_sizes(self, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> tuple[Tensor, ...]: ...
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor: ...
 def vander(x: Tensor, N: builtins.int | None = None, increasing: builtins.bool = False) -> Tensor: ...

@@ -329,7 +329,7 @@ class OpNode(Node):
         return tuple([edge is not None for edge in self.edges])
 
     def name(self) -> str:
-        return self.op.grad_name
+        return type(self).__name__
 
     def tensors(self) -> tuple:
         """The saved values, for `vjp`."""
@@ -348,6 +348,15 @@ class OpNode(Node):
 def named(kind: type[Node], name: str) -> type:
     """A class of nodes by torch's name, which programs ask the type of a `grad_fn` for."""
     return type(name, (kind,), {"__slots__": (), "__module__": __name__})
+
+
+def titled(tensor: Tensor, name: str) -> Tensor:
+    """The result of a function of several operations, whose last node gets torch's name for the
+    function."""
+    node = tensor._node
+    if node is not None:
+        node.__class__ = named(type(node).__bases__[0], f"{name}Backward0")
+    return tensor
 
 
 def attach(tensor: Tensor, node: Node, index: int) -> Tensor:

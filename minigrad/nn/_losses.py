@@ -14,6 +14,7 @@ import numpy as np
 
 import minigrad
 from minigrad.autograd.mode import autocasts, mode
+from minigrad.autograd.node import titled
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -36,14 +37,17 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     return chosen
 
 
-def _reduce(loss: Tensor, reduction: str) -> Tensor:
+def _reduce(loss: Tensor, reduction: str, name: str = "") -> Tensor:
+    """name: torch's for the node of the result; by default that of its last operation."""
     if reduction == "mean":
-        return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "none":
-        return loss
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+        found = loss.mean()
+    elif reduction == "sum":
+        found = loss.sum()
+    elif reduction == "none":
+        found = loss
+    else:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return titled(found, name) if name else found
 
 
 def _warn_broadcast(input: Tensor, target: Tensor) -> None:
@@ -71,7 +75,7 @@ def mse_loss(
     """(input - target)**2, times `weight` if given (then the mean divides by the sum of weights)"""
     _warn_broadcast(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return _weighted(POINTWISE["mse"](input, target), weight, reduction)
+    return _weighted(POINTWISE["mse"](input, target), weight, reduction, "MseLoss")
 
 
 @autocasts
@@ -89,9 +93,9 @@ def l1_loss(
     return _weighted((input - target).abs(), weight, reduction)
 
 
-def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+def _weighted(loss: Tensor, weight: Tensor | None, reduction: str, name: str = "") -> Tensor:
     if weight is None:
-        return _reduce(loss, reduction)
+        return _reduce(loss, reduction, name)
     if weight.shape != loss.shape:
         raise ValueError("Weights and input must have the same size.")
     loss = loss * weight
@@ -114,7 +118,7 @@ def smooth_l1_loss(
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
         return _reduce((input - target).abs(), reduction)
-    return _reduce(POINTWISE["smooth_l1"](input, target, params=(beta,)), reduction)
+    return _reduce(POINTWISE["smooth_l1"](input, target, params=(beta,)), reduction, "SmoothL1Loss")
 
 
 @autocasts
@@ -129,7 +133,9 @@ def huber_loss(
     _warn_broadcast(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return _weighted(POINTWISE["huber"](input, target, params=(delta,)), weight, reduction)
+    return _weighted(
+        POINTWISE["huber"](input, target, params=(delta,)), weight, reduction, "HuberLoss"
+    )
 
 
 # ------------------------------------------------------------------------ classes
@@ -233,7 +239,9 @@ def nll_loss(
         loss = loss * weight[safe]
     # where instead of a product, because an ignored row may contain -inf.
     loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
-    return _finish_classes(loss, classes, weight, ignore_index, reduction, target._array.shape)
+    shape = target._array.shape
+    found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
+    return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
 @autocasts
@@ -269,7 +277,9 @@ def cross_entropy(
     _check_class_dtype("cross_entropy", target)
     rows, classes = _classes_last(input, target, "cross_entropy")
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
-    return _finish_classes(loss, classes, weight, ignore_index, reduction, target._array.shape)
+    shape = target._array.shape
+    found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
+    return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
 def _soft_cross_entropy(
@@ -323,7 +333,8 @@ def binary_cross_entropy(
     check_values(_check_probabilities, input._array, "input")
     check_values(_check_probabilities, target._array, "target")
     loss = POINTWISE["bce"](input, target)
-    return _reduce(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    return _reduce(loss, reduction, "BinaryCrossEntropy")
 
 
 def _check_probabilities(values: Any, name: str) -> None:
@@ -356,7 +367,8 @@ def binary_cross_entropy_with_logits(
     else:
         factor = (pos_weight - 1) * target + 1
         loss = (1 - target) * input - factor * POINTWISE["logsigmoid"](input)
-    return _reduce(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    return _reduce(loss, reduction, "BinaryCrossEntropyWithLogits")
 
 
 @autocasts

@@ -196,7 +196,7 @@ def soft_margin_loss(
     """log(1 + exp(-target * input)) for targets 1 and -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
     check_floating("soft_margin_loss", input)
-    return _reduce((-target * input).exp().log1p(), reduction)
+    return _reduce((-target * input).exp().log1p(), reduction, "SoftMarginLoss")
 
 
 @autocasts

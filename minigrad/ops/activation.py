@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
+from minigrad.autograd.node import titled
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
@@ -71,7 +72,7 @@ def mish(input: Tensor) -> Tensor:
     check_floating("mish_cpu", input)
     if is_narrow(input._array):
         return rounded_once(mish, input)
-    return input * tanh(softplus(input))
+    return titled(input * tanh(softplus(input)), "Mish")
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -154,7 +155,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     if is_narrow(input._array):
         return rounded_once(glu, input, dim)
     a, b = input.chunk(2, dim)
-    return a * sigmoid(b)
+    return titled(a * sigmoid(b), "Glu")
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

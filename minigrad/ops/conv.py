@@ -13,7 +13,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, titled
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
 
@@ -278,7 +278,7 @@ def conv1d(
     y = Conv1d.apply(
         x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups
     ).squeeze(2)
-    return y if input._array.ndim == 3 else y.squeeze(0)
+    return titled(y, "Convolution") if input._array.ndim == 3 else y.squeeze(0)
 
 
 def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: Pair) -> Tensor:

@@ -19,8 +19,12 @@ from minigrad.ops.views import (
     Reshape,
     Select,
     Slice,
+    Squeeze,
+    SqueezeDim,
+    T,
     Transpose,
     Unfold,
+    Unsqueeze,
     parts,
     viewed,
 )
@@ -174,7 +178,7 @@ def t(input: Tensor) -> Tensor:
     ndim = input._array.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return transpose(input, 0, 1) if ndim == 2 else input
+    return T.apply(input, dims=(1, 0)) if ndim == 2 else input
 
 
 def _mt(self: Tensor) -> Tensor:
@@ -261,9 +265,9 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without dimensions of length 1 (all, or those named)."""
     shape = input._array.shape
     if dim is None:
-        return Reshape.apply(input, shape=tuple([n for n in shape if n != 1]))
+        return Squeeze.apply(input, shape=tuple([n for n in shape if n != 1]))
     gone = _dims(dim, len(shape))
-    return Reshape.apply(
+    return SqueezeDim.apply(
         input, shape=tuple([n for i, n in enumerate(shape) if n != 1 or i not in gone])
     )
 
@@ -273,7 +277,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dimension of length 1 at `dim`."""
     shape = input._array.shape
     place = normalize_dim(dim, len(shape) + 1)
-    return Reshape.apply(input, shape=(*shape[:place], 1, *shape[place:]))
+    return Unsqueeze.apply(input, shape=(*shape[:place], 1, *shape[place:]))
 
 
 @export()

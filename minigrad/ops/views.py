@@ -84,6 +84,24 @@ class Reshape(ViewOp):
         return (g.reshape(ctx.shapes[0]),)
 
 
+class Squeeze(Reshape):
+    """`Reshape` that takes away all lengths of 1; it only has another name as a node."""
+
+    name, grad_name = "Reshape", "SqueezeBackward0"
+
+
+class SqueezeDim(Reshape):
+    """The same for some dimensions."""
+
+    name, grad_name = "Reshape", "SqueezeBackward1"
+
+
+class Unsqueeze(Reshape):
+    """`Reshape` that adds a length of 1; it only has another name as a node."""
+
+    name, grad_name = "Reshape", "UnsqueezeBackward0"
+
+
 class Permute(ViewOp):
     """Dimensions in another order."""
 
@@ -101,6 +119,12 @@ class Permute(ViewOp):
 
 class Transpose(Permute):
     """Two dimensions exchanged."""
+
+
+class T(Transpose):
+    """`Transpose` of a matrix by `t()`; it only has another name as a node."""
+
+    name, grad_name = "Transpose", "TBackward0"
 
 
 class Expand(ViewOp):

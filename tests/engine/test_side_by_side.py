@@ -101,6 +101,31 @@ PROGRAMS = {
         grad(lambda x: x[0] * 2)
         grad(lambda x: x[:, 1, None] ** 2)
     """,
+    "nodes_of_functions": """
+        x.t().grad_fn.name()
+        x.unsqueeze(0).grad_fn.name()
+        x[:1].squeeze(0).grad_fn.name()
+        x[:1].squeeze().grad_fn.name()
+        type(x.t().grad_fn).__name__
+        m.nn.functional.conv1d(x[None], m.ones(1, 3, 2)).grad_fn.name()
+        m.nn.functional.mish(x).grad_fn.name()
+        m.nn.functional.glu(x).grad_fn.name()
+        m.nn.functional.cross_entropy(x, m.tensor([0, 1, 2])).grad_fn.name()
+        m.nn.functional.cross_entropy(x, m.tensor([0, 1, -100])).grad_fn.name()
+        m.nn.functional.cross_entropy(x, m.tensor([0, 1, 2]), reduction='none').grad_fn.name()
+        m.nn.functional.cross_entropy(x[None], m.tensor([[0, 1, 2, 0]])).grad_fn.name()
+        m.nn.functional.nll_loss(x, m.tensor([0, 1, 2]), reduction='sum').grad_fn.name()
+        m.nn.functional.mse_loss(x, r).grad_fn.name()
+        m.nn.functional.mse_loss(x, r, reduction='none').grad_fn.name()
+        m.nn.functional.smooth_l1_loss(x, r).grad_fn.name()
+        m.nn.functional.huber_loss(x, r).grad_fn.name()
+        m.nn.functional.l1_loss(x, r).grad_fn.name()
+        m.nn.functional.binary_cross_entropy(x.sigmoid(), m.ones(3, 4)).grad_fn.name()
+        m.nn.functional.binary_cross_entropy_with_logits(x, m.ones(3, 4)).grad_fn.name()
+        repr(m.nn.functional.mse_loss(x * 0, m.zeros(3, 4)))
+        m.nn.functional.binary_cross_entropy(x.sigmoid(), m.full((3, 4), 1.1))
+        m.nn.functional.binary_cross_entropy(x.sigmoid(), m.full((3, 4), nan))
+    """,
     "element_by_element": """
         m.tensor([1.0, 2]).apply_(lambda v: v * 2)
         m.tensor([[1, 2], [3, 4]]).t().apply_(lambda v: v + 0.5)
