@@ -107,7 +107,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind(x)}")
-    first = next((x for x in tensors if x._array.shape != (0,)), tensors[0])
+    first = tensors[0]
+    if first._array.shape == (0,):
+        first = next((x for x in tensors if x._array.shape != (0,)), first)
     return Cat.apply(*_of_one_dtype(tensors), dim=normalize_dim(dim, first._array.ndim))
 
 
