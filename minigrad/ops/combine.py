@@ -71,12 +71,12 @@ class Triangle(Op):
     def again(x: Any, diagonal: int, lower: bool) -> Any:
         if type(x) is not np.ndarray or x.size > _SMALL or type(diagonal) is not int:
             return None
-        kept = _small_triangle(*x.shape[-2:], diagonal, lower)
+        kept = _small_triangle(x.shape[-2], x.shape[-1], diagonal, lower)
         return dispatch.relaunch(dispatch.tracer, dispatch.active, _WHERE, kept, x, 0)
 
     @staticmethod
     def forward(x: Any, diagonal: int, lower: bool) -> Any:
-        kept = _inside(array_module(x), *x.shape[-2:], diagonal, lower)
+        kept = _inside(array_module(x), x.shape[-2], x.shape[-1], diagonal, lower)
         return dispatch.active.pointwise(_WHERE, kept, x, 0, dtype=x.dtype)
 
     @staticmethod

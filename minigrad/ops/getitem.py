@@ -161,7 +161,8 @@ _ENDS = (int, type(None))
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`x[index] = value`, recorded if x or value requires a gradient."""
-    basic, tensors = (index,) if type(index) in (int, slice) else index, []
+    tensors: list = []
+    basic = (index,) if type(index) in (int, slice) else index
     if not _is_plain(self._array.shape, basic):
         basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self
