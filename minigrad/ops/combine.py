@@ -135,12 +135,12 @@ class Triangle(Op):
     def again(x: Any, diagonal: int, lower: bool) -> Any:
         if type(x) is not np.ndarray or x.size > _SMALL or type(diagonal) is not int:
             return None
-        kept = _small_triangle(*x.shape[-2:], diagonal, lower)
+        kept = _small_triangle(x.shape[-2], x.shape[-1], diagonal, lower)
         return dispatch.relaunch(dispatch.tracer, dispatch.active, _WHERE, kept, x, 0)
 
     @staticmethod
     def forward(x: Any, diagonal: int, lower: bool) -> Any:
-        kept = _inside(array_module(x), *x.shape[-2:], diagonal, lower)
+        kept = _inside(array_module(x), x.shape[-2], x.shape[-1], diagonal, lower)
         return dispatch.active.pointwise(_WHERE, kept, x, 0, dtype=x.dtype)
 
     @staticmethod
@@ -171,7 +171,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {kind(x)}")
-    first = next((x for x in tensors if x._array.shape != (0,)), tensors[0])
+    first = tensors[0]
+    if first._array.shape == (0,):
+        first = next((x for x in tensors if x._array.shape != (0,)), first)
     return Cat.apply(*_of_one_dtype(tensors), dim=normalize_dim(dim, first._array.ndim))
 
 

@@ -165,7 +165,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if small and _is_mask(index, self):
         self.masked_fill_(index, value)
         return
-    basic, tensors = (index,) if type(index) in (int, slice) else index, []
+    tensors: list = []
+    basic = (index,) if type(index) in (int, slice) else index
     if not _is_plain(self._array.shape, basic):
         basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self

@@ -23,21 +23,21 @@ from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 
-class Gather(Op):
-    """x.gather(dim, index)."""
+@functools.cache
+def _along(dim: int) -> Callable:
+    """The elements along a dimension, as remembered launches know them."""
+    return lambda x, index: dispatch.active.gather(x, dim, index)
 
+
+class Pick(Op):
+    """x.gather(dim, index) at an index that has been computed, and so needs no checks."""
+
+    name = "Gather"
     saves = (1,)
 
     @staticmethod
-    def rule(x: Tensor, index: Tensor, dim: int) -> None:
-        check_index("gather", x, index, dim)
-
-    @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
-        known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
-        if known and all_below(index, x.shape[dim]):
-            return _picked_again(x, index, dim)
-        return None
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(dim), x, index)
 
     @staticmethod
     def forward(x: Any, index: Any, dim: int) -> Any:
@@ -50,20 +50,17 @@ class Gather(Op):
         return (ScatterAdd.apply(zeros, index, g, dim=dim), None)
 
 
-@functools.cache
-def _along(dim: int) -> Callable:
-    """The elements along a dimension, as remembered launches know them."""
-    return lambda x, index: dispatch.active.gather(x, dim, index)
+class Gather(Pick):
+    """x.gather(dim, index)."""
 
+    @staticmethod
+    def rule(x: Tensor, index: Tensor, dim: int) -> None:
+        check_index("gather", x, index, dim)
 
-def _picked_again(x: Any, index: Any, dim: int) -> Any:
-    return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(dim), x, index)
-
-
-class Pick(Gather):
-    """`Gather` at an index that has been computed, and so needs no checks."""
-
-    name, rule, again = "Gather", None, staticmethod(_picked_again)
+    @staticmethod
+    def again(x: Any, index: Any, dim: int) -> Any:
+        known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
+        return Pick.again(x, index, dim) if known and all_below(index, x.shape[dim]) else None
 
 
 class ScatterAdd(Op):

@@ -324,7 +324,7 @@ def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwargs: dict) -> Any:
     if not args and not kwargs and isinstance(x, Tensor):
         _check_not_empty(name, x, None)
-        return reduce(name, x, None, False)
+        return REDUCTIONS[name].apply(x, axes=None, keepdim=False, dtype=None)
     dim = kwargs.pop("dim", kwargs.pop("axis", args[0] if args else None))
     other = kwargs.pop("other", None)
     if len(args) > 1:

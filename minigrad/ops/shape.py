@@ -43,11 +43,11 @@ def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
     if named is not None:
         args = (named,)
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
-        args = args[0]
+        args = tuple(args[0])
     for a in args:
         if type(a) is not int:
             return tuple([as_int("size", a) for a in args])
-    return tuple(args)
+    return args
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
