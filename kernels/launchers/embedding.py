@@ -389,6 +389,7 @@ def _compiled(versions):
     yield "embedding", (ones(3, 43), index), {}
     yield "gather", (ones(3, 7), 0, index), {}
     yield "gather", (ones(3, 43), 0, np.zeros((29, 43), np.int64)), {}
+    yield "gather", (ones(29, 43), 1, np.zeros((29, 43), np.int64)), {}
     yield "checked_index", (index, 0, 7, 0, 1, np.zeros(2, np.int64)), {}
     for version in versions("scatter_add"):
         how = {"version": version}

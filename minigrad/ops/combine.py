@@ -421,8 +421,9 @@ def pad(
     ndim = input._array.ndim
     pairs = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
-        pairs[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
-        _check_border(input._array.shape[ndim - 1 - i], *pairs[ndim - 1 - i], mode)
+        first, last = pad[2 * i], pad[2 * i + 1]
+        pairs[ndim - 1 - i] = first, last
+        _check_border(input._array.shape[ndim - 1 - i], first, last, mode)
     grown = tuple([(max(a, 0), max(b, 0)) for a, b in pairs])
     cropped = [n for a, b in reversed(pairs) for n in (min(a, 0), min(b, 0))]
     if any(cropped) and mode == "circular":  # cuts first

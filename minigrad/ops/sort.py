@@ -139,9 +139,9 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     n = array.shape[dim]
     if _packs(array):
         rows = x.detach().movedim(dim, -1).contiguous()
-        found = _beyond(rows._array, k, largest)
-        if found is not None:
-            places = wrap(found)
+        beyond = _beyond(rows._array, k, largest)
+        if beyond is not None:
+            places = wrap(beyond)
             order = _order(rows.gather(-1, places), x._array.ndim - 1, largest)
             return places.gather(-1, order).movedim(-1, dim).contiguous()
         part = np.partition(_packed(array, dim, largest), k - 1, axis=dim)

@@ -49,6 +49,16 @@ def test_gather(axis, device, rng):
         check("gather", x[::-1], axis, index[..., ::-1], device=device)
 
 
+@pytest.mark.parametrize("length", [70, 31, 0])
+@pytest.mark.parametrize("shape", [(70,), (7, 1, 70), (1, 1, 70), (7, 5, 70), (1, 5, 70)])
+def test_gather_of_an_index_that_rows_share(shape, length, device, rng):
+    x = normal(rng, (7, 5, 90))
+    index = rng.integers(0, 90, (*shape[:-1], length))
+    check("gather", x, 2, np.broadcast_to(index, (7, 5, length)), device=device)
+    with pytest.raises(IndexError, match="gather"):
+        kernels.gather(x, 2, np.broadcast_to(np.int64(90), (7, 5, 40)), backend="numba")
+
+
 @pytest.mark.parametrize(
     ("axis", "version"), [(0, "rows"), (1, "rows"), (2, "rows"), (1, "elements"), (2, "elements")]
 )
