@@ -648,6 +648,9 @@ def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
 class _Legacy(type):
     """The metaclass of `FloatTensor` etc.: isinstance checks the dtype and the device."""
 
+    dtype: dtypes.dtype
+    place: str
+
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, Tensor):
             return False

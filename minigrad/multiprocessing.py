@@ -33,7 +33,7 @@ def spawn(
     Waits for them and raises RuntimeError where one fails, after it has ended the others, which may
     wait for that one; without `join` returns the processes.
     """
-    context = multiprocessing.get_context(start_method)
+    context: Any = multiprocessing.get_context(start_method)
     processes = [
         context.Process(target=_run, args=(fn, i, args), daemon=daemon) for i in range(nprocs)
     ]

@@ -499,6 +499,7 @@ def diff(
     x = cat(ends, dim) if len(ends) > 1 else input
     line = POINTWISE["ne" if x._array.dtype.kind == "b" else "sub"]
     for _ in range(n):
-        length = max(x.size(dim) - 1, 0)
-        x = line(x.narrow(dim, x.size(dim) - length, length), x.narrow(dim, 0, length))
+        count = x.shape[dim]
+        length = max(count - 1, 0)
+        x = line(x.narrow(dim, count - length, length), x.narrow(dim, 0, length))
     return x

@@ -267,7 +267,8 @@ def rms_norm(
     first = _first_normalized("rms_norm", input, shape, weight)
     _check_mixed(input, weight, None)
     if eps is None:
-        eps = np.finfo(np.float64 if input._array.dtype == np.float64 else np.float32).eps
+        wide = input._array.dtype == np.float64
+        eps = float(np.finfo(np.float64 if wide else np.float32).eps)
     return RMSNorm.apply(input, weight, eps=eps, first=first)[0]
 
 
