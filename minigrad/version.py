@@ -22,3 +22,7 @@ def __getattr__(name: str) -> Any:
         return None
     number = current.cupy().cuda.runtime.runtimeGetVersion()
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def __dir__() -> list[str]:
+    return ["cuda", "debug", "git_version", "hip", "xpu"]

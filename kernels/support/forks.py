@@ -27,6 +27,10 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _in_child: list[Callable[[], None]] = []
 
 
+#: Modules whose import another thread had begun at the fork, in its child.
+forgotten: set[str] = set()
+
+
 def lock() -> Any:
     """A `threading.Lock` that is free in the child of a fork."""
     made = threading.Lock()
@@ -125,6 +129,7 @@ def _import_anew(name: str) -> None:
     specification = getattr(sys.modules.get(name), "__spec__", None)
     if getattr(specification, "_initializing", False):
         del sys.modules[name]
+        forgotten.add(name)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows

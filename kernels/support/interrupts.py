@@ -129,7 +129,8 @@ def check() -> None:
 
 class _WholeImports(importlib.abc.MetaPathFinder):
     """Finds packages whose import, once begun, ends: they cannot be imported again after half.
-    Among them are this project's modules, whose imports a fork must wait for."""
+    Among them are this project's modules, whose imports a fork must wait for, and packages whose
+    import a fork has cut off."""
 
     packages = ("numpy", "ml_dtypes", "llvmlite", "numba")
     own = ("kernels.", "minigrad.")
@@ -137,7 +138,8 @@ class _WholeImports(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Any = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self.packages and not name.startswith(self.own):
+        known = name in self.packages or name.startswith(self.own) or name in forks.forgotten
+        if not known:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -150,10 +152,21 @@ class _WholeImports(importlib.abc.MetaPathFinder):
 
 def _whole(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
     def exec_module(module: ModuleType) -> None:
+        if module.__name__ in forks.forgotten:
+            _bind_parts(module)
         with deferred(again=True):  # Python would take an import that raises for one that failed
             execute(module)
 
     return exec_module
+
+
+def _bind_parts(package: ModuleType) -> None:
+    """Make modules that were imported whole attributes of their package, which is imported anew:
+    Python does so only where it imports them."""
+    for name, module in list(sys.modules.items()):
+        parent, _, last = name.rpartition(".")
+        if parent == package.__name__:
+            setattr(package, last, module)
 
 
 def _with_python_s_print(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:

@@ -208,7 +208,7 @@ class Optimizer:
         """The state of a parameter before its first step, which a checkpoint is loaded into."""
         initial = start_value(self._initial(group), param.is_complex())
         state = {name: minigrad.full_like(param, initial) for name in self._state_names(group)}
-        return {**state, "step": minigrad.tensor(0.0)} if self._counts_steps else state
+        return {"step": minigrad.tensor(0.0), **state} if self._counts_steps else state
 
     def _update(self, group: dict[str, Any], run: Run) -> None:
         """Update the flat parameters of `run` from its flat gradients."""

@@ -110,7 +110,6 @@ def test_as_torch_comes_before_torch():
         (nn, "kaiming_uniform_", "minigrad.nn.init.kaiming_uniform_"),
         (nn.functional, "Relu", "relu"),
         (nn.init, "xavier_unifrom_", "xavier_uniform_"),
-        (nn.utils, "clip_grad_norm", "clip_grad_norm_"),
         (nn.modules, "Conv2D", "Conv2d"),
         (optim, "ADAM", "Adam"),
         (optim.lr_scheduler, "StepLr", "StepLR"),

@@ -44,7 +44,7 @@ ASKED = [
     ("cp.RawModule(code='').get_texref('t')", "NotImplementedError", "index the array instead"),
     ("cp.RawKernel('#include <curand_kernel.h>\\n"
      "extern \"C\" __global__ void f(curandStateSobol32* s) {}', 'f').compile()",
-     "CompileException", "cuRAND beyond XORWOW and Philox"),
+     "CompileException", "cuRAND beyond XORWOW, Philox and MRG32k3a"),
     # functions that are missing, or whose arguments are
     ("cupyx.GeneralizedUFunc", "AttributeError", "cupy.einsum"),
     ("cp.make_aligned_dtype([])", "AttributeError", "make_aligned_dtype is not on the CPU"),

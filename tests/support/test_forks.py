@@ -210,6 +210,23 @@ def test_a_child_imports_what_another_thread_had_begun(tmp_path):
     assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0", "7", "{}"]
 
 
+def test_a_child_imports_a_package_of_which_a_part_was_imported(tmp_path):
+    package = tmp_path / "slowly"
+    package.mkdir()
+    (package / "part.py").write_text("value = 7")
+    lines = "import slowly.part, time; time.sleep(0.5); value = slowly.part.value"
+    (package / "__init__.py").write_text(lines)
+    program = """
+    forks._PATIENCE = 0
+    thread = threading.Thread(target=lambda: __import__("slowly"))
+    thread.start()
+    time.sleep(0.2)
+    print(in_child(lambda: __import__("slowly").value == 7, 10))
+    thread.join()
+    """
+    assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0"]
+
+
 def test_a_fork_in_an_import_does_not_wait_for_those_who_wait_for_it(tmp_path):
     (tmp_path / "forking.py").write_text(
         "import time; from __main__ import *; begin.set(); time.sleep(0.3); "
