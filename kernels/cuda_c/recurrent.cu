@@ -217,14 +217,14 @@ __global__ void sequence(const T* x, const T* weight, const T* bias, const long 
 
 // Block and grid of `gate`: the gradients of step t's gates. On entry, dh is the sum of `product` and
 // `past` (B, H), on return that of `past` and the product with the gates' gradients. Those of the
-// product's gates are in dr for a GRU, else they are dx. After the step -1, `past` and dc are the
+// product's gates are in dr for a GRU, else they are dx. after: t + 1; with 0, `past` and dc become the
 // gradients of the first states.
 template <class T, class A, int MODE>
 __global__ void cell_backward(const T* g, const T* product, const long long* sizes, const T* states,
                               const T* gates, T* past, T* dc, T* dx, T* dr, int steps, int batch,
-                              int h, int t) {
+                              int h, int after) {
     constexpr int PARTS = parts_of(MODE);
-    const int j = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
+    const int j = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y, t = after - 1;
     if (j >= h) return;
     const Unit u(t, b, j, steps, batch, h, PARTS);
     const long long at = b * (long long)h + j;

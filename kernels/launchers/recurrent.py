@@ -226,9 +226,9 @@ def _plan_backward(plan: _Plan):
         past[...] = dc[...] = 0
         product = namespace(g).zeros_like(past)
         for t in reversed(range(plan.steps)):
-            step(g, product, sizes, states, gates, past, dc, dx, dr, t)
+            step(g, product, sizes, states, gates, past, dc, dx, dr, t + 1)
             product = plan.product(dr[t] if plan.mode == "gru" else dx[t], weight)
-        step(g, product, sizes, states, gates, past, dc, dx, dr, -1)
+        step(g, product, sizes, states, gates, past, dc, dx, dr, 0)
 
     return cell
 

@@ -237,20 +237,21 @@ def sequence(acc_t, mode: str, rows: int, width: int, has_bias: bool):
 def cell_backward(acc_t, mode: str):
     """Block and grid of `cell`: the gradients of step t's gates. On entry, dh is the sum of
     `product` and `past` (B, H), on return that of `past` and the product with the gates' gradients.
-    Those of the product's gates are in dr for "gru", else they are dx. After the step -1, `past`
-    and dc are the gradients of the first states."""
+    Those of the product's gates are in dr for "gru", else they are dx. after: t + 1, which is not
+    negative; with 0, `past` and dc become the gradients of the first states."""
     retreat, parts = _retreat(acc_t, mode), GATES[mode]
 
     @cuda.jit
-    def recurrent_cell_backward(g, product, sizes, states, gates, past, dc, dx, dr, t):
+    def recurrent_cell_backward(g, product, sizes, states, gates, past, dc, dx, dr, after):
         j, b, h = cuda.grid(2)[0], cuda.blockIdx.y, states.shape[3]
+        t = after - 1
         has_step = t >= 0 and b < sizes[t]
         if j >= h:
             return
-        dh = acc_t(g[0, t + 1, b, j]) + acc_t(product[b, j]) + acc_t(past[b, j])
+        dh = acc_t(g[0, after, b, j]) + acc_t(product[b, j]) + acc_t(past[b, j])
         dcell = acc_t(0)
         if mode == "lstm":
-            dcell = acc_t(g[1, t + 1, b, j]) + acc_t(dc[b, j])
+            dcell = acc_t(g[1, after, b, j]) + acc_t(dc[b, j])
         if has_step:
             d0, d1, d2, _, kept, dcell = retreat(states, gates, dx, t, b, j, dh, dcell)
             past[b, j] = kept

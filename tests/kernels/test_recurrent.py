@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernels
+from kernels.simt.driver import specialise
 from tests.kernels.helpers import assert_close, normal, wide
 
 
@@ -30,6 +31,24 @@ def test_blocks_of_one_two_and_four_sequences(batch, rng):
     exact = kernels.recurrent_backward(*map(as_wide, given), backend="numpy")
     for a, b in zip(kernels.recurrent_backward(*given, version="sequence"), exact):
         assert_close(a, b, 60)
+
+
+@pytest.mark.parametrize("mode, parts", [("lstm", 4), ("gru", 3)])
+def test_steps_run_as_compiled(mode, parts, rng, monkeypatch):
+    """No launch on a CPU is repeated, as one is whose number has another sign than the first's."""
+    repeated = []
+    failed = specialise.Specialisation.failed
+    monkeypatch.setattr(
+        specialise.Specialisation,
+        "failed",
+        lambda self, *args: (repeated.append(self.kernel.__name__), failed(self, *args)),
+    )
+    args = arguments(rng, 3, 2, 33, mode, parts)
+    given = (*args[:4], args[4] if mode == "lstm" else None, mode)
+    found = kernels.recurrent(*given, version="cell")
+    g = normal(rng, found[0].shape)
+    kernels.recurrent_backward(g, args[1], *found, mode, version="cell")
+    assert not repeated
 
 
 def as_wide(value):
