@@ -320,8 +320,8 @@ def functional_call(
     """module(*args, **kwargs) with these tensors in place of its parameters and buffers.
 
     parameter_and_buffer_dicts: a dictionary by name, or a sequence of them. args: the arguments, or
-    the only one. tie_weights: a tensor under several names is replaced under all of them. strict:
-    no name may be missing, and none unknown; others are ignored.
+    the only one. tie_weights: a tensor under several names is replaced under all of them.
+    Names that the module does not have are ignored. strict: none may be missing or unknown.
     """
     given = parameter_and_buffer_dicts
     parts = [given] if isinstance(given, dict) else given

@@ -86,10 +86,10 @@ def _fractional(
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     x = pool.batched(name, input, dims)
     extent = x.shape[2:]
-    size = _each(_each(ratio, dims) if size is None else size, dims)
+    size = ntuple(ntuple(ratio, dims) if size is None else size, dims)
     if ratio is not None:
-        size = tuple(int(n * part) for n, part in zip(extent, _each(ratio, dims), strict=True))
-    kernel = _each(kernel, dims)
+        size = tuple(int(n * part) for n, part in zip(extent, ntuple(ratio, dims), strict=True))
+    kernel = ntuple(kernel, dims)
     for n, m, k in zip(extent, size, kernel, strict=True):
         if m + k - 1 > n:
             raise RuntimeError(f"{name}: pool size {k} too large relative to input size {n}")
@@ -112,7 +112,8 @@ def _fractional(
     return (found, places) if indices else found
 
 
-def _each(value: Any, n: int) -> tuple:
+def ntuple(value: Any, n: int) -> tuple:
+    """`value` as a tuple of `n`: an int is repeated, an iterable is kept as it is."""
     return tuple(value) if isinstance(value, Iterable) else (value,) * n
 
 

@@ -45,13 +45,13 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
 
 
 _BACKWARDS = slice(None, None, -1)
-MANY = 1000
+_MANY = 1000  # elements; fewer take longer to pack than to sort
 
 
 def _packs(array: Any) -> bool:
     """Whether NumPy sorts many values of 32 bits, which it does faster with their positions beside
     them in one integer than by `argsort`."""
-    many = type(array) is np.ndarray and array.size > MANY
+    many = type(array) is np.ndarray and array.size > _MANY
     return many and array.dtype in (np.float32, np.int32)
 
 

@@ -156,7 +156,8 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """`LocalResponseNorm` of images with an odd number of channels, as Lua's torch had it."""
+    """`LocalResponseNorm` of (N, C, H, W) as the first torch, in Lua, had it: channel 0 counts for
+    all that follow its neighbours, too."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-
-def ntuple(value: Any, n: int) -> tuple:
-    """`value` as a tuple of `n`: an int is repeated, an iterable is kept as it is."""
-    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+from minigrad.nn._more_functions import ntuple as ntuple
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
