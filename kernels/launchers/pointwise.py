@@ -173,7 +173,7 @@ def _computes_in_own_dtype(expr: Expr, arrays, compute: np.dtype) -> bool:
     then a line of the table and its operands say all."""
     own = [a for name, a in zip(expr.args, arrays) if name not in expr.masks]
     found = [a for a in own if type(a) not in _SCALARS]
-    alike = bool(found) and all(a.dtype is compute for a in found)
+    alike = bool(found) and all(a.dtype == compute for a in found)
     return alike and (compute.kind == "f" or all(type(a) in (ndarray, int) for a in own))
 
 

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import itertools
+import pickle
 import sys
 import threading
 
@@ -637,6 +638,19 @@ def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
     for _ in range(3):
         dispatch.active.attention(q, q, q)
     assert calls() == 0
+
+
+def test_a_line_is_remembered_whatever_array_came_first(rng):
+    """An array that was pickled has a dtype that equals float32 but is another object."""
+    a, b = (rng.normal(size=(3, 11)).astype(np.float32) for _ in range(2))
+    other = pickle.loads(pickle.dumps(a))
+    assert other.dtype is not a.dtype
+    for x in (other, a):
+        relaunch._table._clear()
+        first(MUL, x, x)
+        assert again(MUL, x, x) is not None
+        dispatch.active.pointwise(MUL, x, b.view(x.dtype), out=x)
+        assert again(dispatch.named("into", MUL), x, x, b.view(x.dtype)) is x
 
 
 def test_a_launch_into_a_given_result_is_remembered(rng):
