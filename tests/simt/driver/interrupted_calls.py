@@ -1,6 +1,7 @@
 """The calls that it is given, which are interrupted: `test_interrupt` starts this program."""
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -138,17 +139,22 @@ def small_launches():
         kernels.exp(x)
 
 
-def compilation():
-    lines = [f"    x[{i}] = x[{i + 1}] * {time.time()} + math.sin(x[{i}])" for i in range(800)]
-    path = os.path.join(os.environ["FOLDER"], "generated.py")
-    with open(path, "w") as file:
+def generated(name, lines):
+    """A kernel that no cache has."""
+    text = [f"    x[{i}] = x[{i + 1}] * {time.time()} + math.sin(x[{i}])" for i in range(lines)]
+    with open(os.path.join(os.environ["FOLDER"], f"{name}.py"), "w") as file:
         file.write("import math\nfrom kernels import cuda\n@cuda.jit\ndef k(x):\n")
-        file.write("\n".join(lines))
-    sys.path.insert(0, os.environ["FOLDER"])
-    import generated
+        file.write("\n".join(text))
+    return importlib.import_module(name).k
 
+
+def compilation():
+    sys.path.insert(0, os.environ["FOLDER"])
+    x = np.zeros(4096)
+    generated("small", 1)[1, 1](x)  # imports Numba, which is done as a whole
+    kernel = generated("large", 800)
     ready()
-    generated.k[1, 1](np.zeros(4096))
+    kernel[1, 1](x)
 
 
 def handler_that_returns():
