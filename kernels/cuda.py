@@ -16,6 +16,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from kernels.support import nvidia
+
 
 def _driver_is_installed() -> bool:
     """Whether NVIDIA's driver library loads. This takes microseconds; asking Numba takes half a
@@ -30,7 +32,7 @@ def _driver_is_installed() -> bool:
 def _choose() -> ModuleType:
     if _driver_is_installed():
         try:
-            from numba import cuda
+            cuda = nvidia.numba_cuda()
         except ImportError:  # a Numba without its CUDA target
             pass
         else:

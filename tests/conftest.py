@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -196,6 +197,32 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             software_gpu.finish()
             if fault := software_gpu.take_fault():
                 pytest.fail(f"on the software GPU: {fault}")
+        elif item.get_closest_marker("gpu") and (fault := _fault_of_gpu()):
+            pytest.fail(f"on the GPU, where all later calls of this process fail: {fault}")
+
+
+_gpu_is_lost = False
+
+
+def _fault_of_gpu() -> str | None:
+    """What a kernel has done on a real GPU, once all that was launched has ended."""
+    global _gpu_is_lost
+    cupy = sys.modules.get("cupy")
+    try:
+        if cupy is not None and hasattr(cupy.cuda, "runtime") and not _no_gpu():
+            cupy.cuda.runtime.deviceSynchronize()
+    except Exception as error:
+        _gpu_is_lost = True
+        return str(error)
+    return None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A worker that has lost its GPU ends once its last test is reported; xdist starts another."""
+    if _gpu_is_lost and report.when == "teardown" and "PYTEST_XDIST_WORKER" in os.environ:
+        time.sleep(1)  # the report is sent by another thread
+        os._exit(1)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 from numba.core.types import BaseFunction
 
 from kernels.simt.backend.numba_frontend import CachedTyping, are_cacheable
+from kernels.support import nvidia
 from kernels.support.errors import CompileError
 
 # numba-cuda's own code asks for the compute capability in two places: for atomic additions of
@@ -23,7 +24,7 @@ NOT_INSTALLED = (
 def numba_cuda() -> ModuleType:
     """`numba.cuda`; an error that says what to install where it is missing."""
     try:
-        from numba import cuda
+        cuda = nvidia.numba_cuda()
     except ImportError as error:
         raise CompileError(NOT_INSTALLED) from error
     if cuda.__name__.startswith("kernels."):
