@@ -12,7 +12,8 @@ import numpy as np
 
 import numba.np.arrayobj  # Numba itself asks which NumPy there is
 
-vars(np).pop("row_stack", None)  # as in NumPy 2.5
+if vars(np).pop("row_stack", None):  # as in NumPy 2.5
+    np.__all__.remove("row_stack")
 from numba import float32, void
 
 from kernels.simt import cuda
