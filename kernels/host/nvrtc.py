@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from kernels.support.errors import CompileError
@@ -86,8 +88,13 @@ def translate(
 
 
 def _include_folders() -> list[str]:
-    """Where the headers of the CUDA wheels are, as options."""
+    """Where the headers of the CUDA wheels are, as options; behind them those of a CUDA toolkit,
+    where the wheel with `crt/mma.h` is missing."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
-    return [f"--include-path={folder}" for folder in found if folder]
+    found = [find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    folders = [Path(folder) for folder in found if folder]
+    if not any((folder / "crt" / "mma.h").exists() for folder in folders):
+        roots = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
+        folders += [Path(root) / "include" for root in (*roots, "/usr/local/cuda") if root]
+    return [f"--include-path={folder}" for folder in folders if folder.is_dir()]

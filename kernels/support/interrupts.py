@@ -9,13 +9,14 @@ raises waits for the end, or for the next `check`.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib.abc
 import importlib.machinery
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -145,7 +146,7 @@ class _WholeImports(importlib.abc.MetaPathFinder):
         if spec is not None and spec.loader is not None:
             execute: Callable[[ModuleType], None] = spec.loader.exec_module
             if name == "numba":
-                execute = _with_python_s_print(execute)
+                execute = python_s_print()(execute)
             spec.loader.exec_module = _whole(execute)  # type: ignore[method-assign, assignment]
         return spec
 
@@ -169,17 +170,14 @@ def _bind_parts(package: ModuleType) -> None:
             setattr(package, last, module)
 
 
-def _with_python_s_print(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+@contextlib.contextmanager
+def python_s_print() -> Iterator[None]:
     """Numba registers `print`, and fails where that is another: a step that is recorded has one."""
-
-    def exec_module(module: ModuleType) -> None:
-        replaced, builtins.print = builtins.print, _print
-        try:
-            execute(module)
-        finally:
-            builtins.print = replaced
-
-    return exec_module
+    replaced, builtins.print = builtins.print, _print
+    try:
+        yield
+    finally:
+        builtins.print = replaced
 
 
 sys.meta_path.insert(0, _WholeImports())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+
+from kernels.support import interrupts
 
 
 @functools.cache
@@ -20,20 +23,28 @@ def libraries(*names: str) -> tuple[tuple[str, int, int], ...]:
 
 
 def numba_cuda() -> ModuleType:
-    """`numba.cuda`, able to compile with NumPy 2.5 too. Raises ImportError where it is missing.
-
-    numba-cuda 0.30 names `np.row_stack`, which NumPy 2.5 removed, in a module that it imports when
-    it first compiles.
-    """
+    """`numba.cuda`, able to compile with NumPy 2.5 too. Raises ImportError where it is missing."""
     from numba import cuda
 
-    if hasattr(np, "row_stack") or importlib.util.find_spec("numba_cuda") is None:
-        return cuda
+    if cuda not in _complete and hasattr(cuda, "descriptor"):  # not minigrad's
+        with _named_row_stack(), interrupts.python_s_print():
+            cuda.descriptor.cuda_target.typing_context.refresh()  # imports what it registers
+            cuda.descriptor.cuda_target.target_context.refresh()
+    _complete.add(cuda)
+    return cuda
+
+
+_complete: set[ModuleType] = set()
+
+
+@contextlib.contextmanager
+def _named_row_stack() -> Iterator[None]:
+    """numba-cuda 0.30 registers `np.row_stack`, which NumPy 2.5 removed."""
+    if hasattr(np, "row_stack"):
+        yield
+        return
     np.row_stack = np.vstack  # noqa: NPY201
     try:
-        importlib.import_module("numba.cuda.np.arrayobj")
-    except ImportError:  # of another numba-cuda
-        pass
+        yield
     finally:
         del np.row_stack  # noqa: NPY201
-    return cuda

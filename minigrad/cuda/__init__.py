@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
@@ -142,11 +143,23 @@ class Stream:
         return hash(self.cuda_stream)
 
     def __enter__(self) -> Stream:
-        self._stream.__enter__()
+        _before.streams.append(current_stream())
+        set_stream(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stream.__exit__(*error)
+        set_stream(_before.streams.pop())
+
+
+class _Before(threading.local):
+    """The streams that a thread's `with` statements return to. (CuPy's own return to the stream of
+    the `with` around them, though another was set in it.)"""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+
+
+_before = _Before()
 
 
 class StreamContext:

@@ -13,6 +13,7 @@ import minigrad
 from minigrad import _pinned
 from minigrad.utils.data import DataLoader, TensorDataset
 from tests import software_gpu
+from tests.kernels.helpers import occupy_gpu
 
 Pair = namedtuple("Pair", "x y")
 
@@ -92,7 +93,10 @@ def test_kernels_wait_for_a_copy_and_copies_wait_for_no_kernel(rng):
     first = x.to("cuda", non_blocking=True)
     (stream,) = _pinned._side.streams.values()
     current = minigrad.cuda.current_stream()
+    y + y  # compiled before the clock of `occupy_gpu` starts
+    occupy_gpu(0)
     minigrad.cuda.synchronize()
+    occupy_gpu()
     later = y
     for _ in range(20):
         later = later + y
@@ -123,8 +127,11 @@ def test_pinned_memory_stays_until_it_was_read(rng):
 def test_a_later_copy_waits_for_the_readers_of_the_memory_it_may_get(rng):
     there = data(rng, 500).pin_memory().to("cuda", non_blocking=True)
     (stream,) = _pinned._side.streams.values()
+    there * 2  # compiled before the clock of `occupy_gpu` starts
+    occupy_gpu(0)
     minigrad.cuda.synchronize()
     assert stream.done
+    occupy_gpu()
     result = there * 2
     del there
     gc.collect()

@@ -70,8 +70,9 @@ def collectives() -> None:
     dist.all_reduce(x, dist.ReduceOp.AVG)
     assert x.tolist() == [(size - 1) / 2] * 3
     x = torch.full((2,), float(rank))
-    dist.reduce(x, 1)
-    assert x.tolist() == ([sum(range(size))] * 2 if rank == 1 else [rank] * 2)
+    last = size - 1
+    dist.reduce(x, last)
+    assert x.tolist() == ([sum(range(size))] * 2 if rank == last else [rank] * 2)
     out = torch.empty(2)
     dist.reduce_scatter_tensor(out, torch.arange(2.0 * size) + rank)
     assert out.tolist() == [size * (2 * rank + i) + sum(range(size)) for i in range(2)]
@@ -80,8 +81,8 @@ def collectives() -> None:
     assert out.tolist() == [rank * size] * 2
     dist.scatter(out, [p * 10 for p in parts] if rank == 0 else None, 0)
     assert out.tolist() == [rank * 10] * 2
-    held = [torch.empty(1) for _ in range(size)] if rank == 1 else None
-    dist.gather(torch.tensor([float(rank)]), held, 1)
+    held = [torch.empty(1) for _ in range(size)] if rank == last else None
+    dist.gather(torch.tensor([float(rank)]), held, last)
     assert held is None or [h.item() for h in held] == list(range(size))
     whole = torch.empty(size, 2)
     dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
@@ -97,8 +98,8 @@ def collectives() -> None:
     dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank * 100})
     assert [o["rank"] for o in objects] == list(range(size))
     said = [rank, "from"]
-    dist.broadcast_object_list(said, 1)
-    assert said == [1, "from"]
+    dist.broadcast_object_list(said, last)
+    assert said == [last, "from"]
     work = dist.all_reduce(x := torch.ones(1000), async_op=True)
     work.wait()
     work.wait()

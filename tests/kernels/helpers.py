@@ -9,7 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kernels import raw_kernel
 from kernels.families import normal as normal  # for the tests of the families
+from tests import software_gpu
 
 DEVICES = ("cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -43,6 +45,16 @@ def put(a: np.ndarray, device: str):
     first = (a.__array_interface__["data"][0] - low) // a.itemsize
     there = cupy.asarray(memory)[first:]
     return cupy.lib.stride_tricks.as_strided(there, a.shape, a.strides)
+
+
+def occupy_gpu(seconds: float = 0.2) -> None:
+    """Keep the current stream busy for about so long: what is launched next has not ended when the
+    host looks. (In the software GPU work waits anyway.)"""
+    if not software_gpu.installed():
+        code = (
+            "__global__ void spin(long long n) { auto t = clock64(); while (clock64() - t < n); }"
+        )
+        raw_kernel(code, "spin").on_gpu().launch((1,), (1,), (np.int64(seconds * 1.5e9),))
 
 
 def get(a) -> np.ndarray:

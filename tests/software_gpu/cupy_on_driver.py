@@ -245,7 +245,7 @@ def _freed(at: int, device: int) -> None:
     """Give memory back when the work so far of the current stream is done."""
     current = get_current_stream()
     with _lock, Device(device):
-        _driver.cuMemFreeAsync(at, None if current.is_capturing else current.ptr)
+        _driver.cuMemFreeAsync(at, None if current.is_capturing() else current.ptr)
 
 
 def _hold_back(ndarray: type) -> None:
@@ -260,7 +260,7 @@ def _hold_back(ndarray: type) -> None:
                 f" {there} while current = {_current.device}."
             )
         current = get_current_stream()
-        if current.is_capturing:  # CuPy would launch a kernel of its own, which is captured
+        if current.is_capturing():  # CuPy would launch a kernel of its own, which is captured
             raise CUDARuntimeError(801, "the software GPU captures no kernels of CuPy")
         _driver.software_gpu_finish_stream(current.ptr)
         _raise_interrupt()
@@ -425,7 +425,6 @@ class Stream(stream.Stream):
     def done(self) -> bool:
         return _driver.cuStreamQuery(self.ptr) == 0
 
-    @property
     def is_capturing(self) -> bool:
         state = ctypes.c_int()
         _driver.cuStreamIsCapturing(self.ptr, ctypes.byref(state))

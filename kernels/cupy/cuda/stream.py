@@ -14,9 +14,12 @@ _ids = itertools.count(3)
 
 
 class _Local(threading.local):
+    """A thread's current stream, and those of the `with` statements around it. As in CuPy, one that
+    ends returns to the stream of the one around it, whatever `use` has set."""
+
     def __init__(self) -> None:
-        self.streams: list[Stream] = []
-        self.used: Stream | None = None
+        self.streams: list[_BaseStream] = []
+        self.current: _BaseStream | None = None
 
 
 _local = _Local()
@@ -70,10 +73,11 @@ class _BaseStream:
 
     def __enter__(self) -> _BaseStream:
         _local.streams.append(self)
-        return self
+        return self.use()
 
     def __exit__(self, *error: object) -> None:
         _local.streams.pop()
+        _local.current = _local.streams[-1] if _local.streams else None
 
     def __repr__(self) -> str:
         return f"<Stream {self.ptr} (device 0)>"
@@ -83,7 +87,7 @@ class _BaseStream:
 
     def use(self) -> _BaseStream:
         """Make this the current stream of the thread."""
-        _local.used = self
+        _local.current = self
         return self
 
     @property
@@ -91,8 +95,8 @@ class _BaseStream:
         """True: all submitted work is done."""
         return True
 
-    @property
     def is_capturing(self) -> bool:
+        """False: nothing is captured on the CPU."""
         return False
 
     def synchronize(self) -> None:
@@ -159,4 +163,4 @@ Stream.from_external = ExternalStream.from_external
 
 def get_current_stream(device_id: int = -1) -> Stream:
     """The current stream of the thread."""
-    return _local.streams[-1] if _local.streams else _local.used or Stream.null
+    return _local.current or Stream.null
