@@ -1,11 +1,11 @@
 """Compiled steps (`minigrad.compile`) beside eager ones, torch's eager ones and JAX's jitted ones.
 
-    python -m benchmarks.compiled [--threads 1] [--only mlp] [--json]
+    python -m benchmarks.compiled [--threads 1] [--device cuda] [--only mlp] [--json]
 
 All contenders take turns in one process, from the same weights on the same batch, and the losses of
 the first steps are compared. JAX has the two networks of `benchmarks.jax_networks`. With --threads
 the process is bound to so many cores before the libraries start: the number of JAX's threads
-follows from them. torch and JAX are left out where they are not installed.
+follows from them. torch and JAX are left out where they are not installed, JAX also on a GPU.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def contenders(case) -> dict:
     if model is not None:
         twin.load_state_dict(weights)
     found = {"compiled": minigrad.compile(step), "eager": eager}
-    arrays = {name: np.array(w.numpy()) for name, w in weights.items()}
+    arrays = {name: np.array(w.cpu().numpy()) for name, w in weights.items()}
     if importlib.util.find_spec("torch"):
         import torch
 
         rival, found["torch"] = case.make(torch)
         if rival is not None:
             rival.load_state_dict({n: torch.from_numpy(w.copy()) for n, w in arrays.items()})
-    if importlib.util.find_spec("jax"):
+    if importlib.util.find_spec("jax") and minigrad.get_default_device().type == "cpu":
         import jax_networks
 
         if case.name in jax_networks.STEPS:
@@ -75,7 +75,7 @@ def run(case, turns: int) -> dict:
         for name, found in losses.items()
         if name != "eager"
     }
-    timings = measure.side_by_side(steps, turns=turns)
+    timings = measure.side_by_side(steps, turns=turns, finish=finish)
     own = timings["compiled"].median
     ratios = {f"compiled / {name}": own / timings[name].median for name in differ | {"eager": 0}}
     del ratios["compiled / compiled"]
@@ -83,8 +83,16 @@ def run(case, turns: int) -> dict:
     return {"case": case.name, **timings, **ratios, "differences": differ, "recorded": recorded}
 
 
+def finish() -> None:
+    """Wait for what was launched."""
+    import minigrad
+
+    if minigrad.get_default_device().type == "cuda":
+        minigrad.cuda.synchronize()
+
+
 def _number(result) -> float:
-    found = result.detach().numpy() if hasattr(result, "detach") else np.asarray(result)
+    found = result.detach().cpu().numpy() if hasattr(result, "detach") else np.asarray(result)
     return float(found.sum())
 
 
@@ -98,6 +106,7 @@ def show(row: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", type=int, default=1, help="of all contenders; default: 1")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; default: cpu")
     parser.add_argument("--only", default="", help="only the cases whose name holds this")
     parser.add_argument("--turns", type=int, default=11, help="turns of each; default: 11")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
@@ -106,13 +115,16 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-args.threads :])
     import networks
 
+    import minigrad
     from kernels import simt
 
     simt.set_num_threads(args.threads)
+    minigrad.set_default_device(args.device)
     if importlib.util.find_spec("torch"):
         import torch
 
         torch.set_num_threads(args.threads)
+        torch.set_default_device(args.device)
     rows = []
     for case in networks.CASES:
         if case.name in CASES and args.only in case.name:
@@ -122,7 +134,8 @@ def main() -> None:
         if importlib.util.find_spec(name) is None:
             print(f"{name} is not installed: no ratios (pip install 'minigrad[parity]')")
     if args.json:
-        path = measure.results_path(f"compiled-{args.threads}-threads")
+        where = args.device if args.device != "cpu" else f"{args.threads}-threads"
+        path = measure.results_path(f"compiled-{where}")
         measure.write_json(path, args.threads, rows)
 
 

@@ -1,7 +1,8 @@
 """The networks and operations that `benchmarks.training` times, each for minigrad and for torch.
 
 A case makes, from a library (`minigrad` or `torch`), a model and a function that does one step and
-returns a loss or another number to compare. Random data is the same for both.
+returns a loss or another number to compare. Random data is the same for both. All of it is on the
+library's default device.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class Case(NamedTuple):
 def normal(library: ModuleType, *shape: int, seed: int = 0):
     """A tensor of normally distributed float32, the same for every library."""
     values = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    return library.from_numpy(values)
+    return library.from_numpy(values).to(library.get_default_device())
 
 
 def labels(library: ModuleType, *shape: int, classes: int = 10):
-    return library.from_numpy(np.random.default_rng(1).integers(0, classes, shape))
+    values = np.random.default_rng(1).integers(0, classes, shape)
+    return library.from_numpy(values).to(library.get_default_device())
 
 
 def supervised(build: Callable, shape: tuple[int, ...], optimizer: str = "Adam") -> Callable:
