@@ -38,7 +38,7 @@ def kernel_of(arrays: int) -> Any:
     from kernels.simt import cuda
 
     names = ", ".join(f"a{i}" for i in range(arrays))
-    space = {"cuda": cuda}
+    space = {"cuda": cuda, "__name__": __name__}
     exec(f"def idle({names}, n):\n    i = cuda.grid(1)\n    if i < n:\n        a0[i] = n", space)
     signature = types.void(*[types.Array(types.float32, 1, "C")] * arrays, types.int64)
     return cuda.jit(signature)(space["idle"])

@@ -34,7 +34,7 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
-from kernels.launchers.relaunch import Single, for_now
+from kernels.launchers.relaunch import Single, for_now, forget_on_gpu
 from kernels.launchers.transpose import cast
 from kernels.pointwise import TABLE
 from kernels.support import ahead
@@ -108,6 +108,7 @@ def set_float32_matmul_precision(precision: str) -> None:
             f" {precision!r}"
         )
     _precision, _plans = precision, Plans()  # a call under way adds its plan to the old ones
+    forget_on_gpu()
 
 
 def get_float32_matmul_precision() -> str:

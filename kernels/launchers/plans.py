@@ -64,6 +64,8 @@ def check_places(name: str, *arrays) -> None:
 
 def place(a) -> Any:
     """Where an array lies, as part of a key: True on the CPU, else its type and its GPU."""
+    if type(a).__module__ == "cupy":
+        return type(a), a.data.device_id
     if not on_gpu(a):
         return True
     device = getattr(a, "device", None)

@@ -3,10 +3,10 @@
 A plan that is one launch (`Single`) is remembered when it has run. From then on
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
-(`kernels.simt.backend.relaunch`). It returns None for all that it does not know: arrays on a GPU,
-other dialects, very large arrays. `remembered` does the same for a launcher of several launches or
-results, and `dispatch.together` for several operations: after its second call with such operands it
-is watched.
+(`kernels.simt.backend.relaunch`), for arrays on a GPU in Python (`relaunch_on_gpu`). It returns
+None for all that it does not know: other dialects, very large arrays. `remembered` does the same
+for a launcher of several launches or results, and `dispatch.together` for several operations:
+after its second call with such operands it is watched.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from kernels import dispatch
+from kernels.host.on_gpu import is_on_gpu
+from kernels.launchers import relaunch_on_gpu
 from kernels.launchers.plans import Plans
 from kernels.sequence import Launch, Sequence, can_be_packed
 from kernels.support import forks
@@ -92,14 +94,8 @@ class _Table:
 
     def add(self, key: list[int], words: list[int], kept: Any) -> None:
         """Remember a launch by its key; `words` follow the hash and the length of the key."""
-        from kernels.simt.backend import entry, helpers, relaunch
-
         with self.lock, deferred():
-            if self.state is None:
-                helpers.pool()
-                self.state = relaunch.state()
-                self._clear()
-                dispatch.relaunch = entry.function("relaunch", self.state)
+            self._start()
             if self.count >= self.limit:
                 self._clear()
             place = spread(key)
@@ -109,6 +105,31 @@ class _Table:
             self.kept.append((record, kept))
             self.slots[place % len(self.slots)] = record.ctypes.data
             self.count += 1
+
+    def _start(self) -> None:
+        """Let the callers of `dispatch.relaunch` come here."""
+        from kernels.simt.backend import entry, helpers, relaunch
+
+        if self.state is None:
+            helpers.pool()
+            self.state = relaunch.state()
+            self._clear()
+            dispatch.relaunch = entry.function("relaunch", self.state)
+
+    def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> bool:
+        """Remember launches on a GPU (`relaunch_on_gpu.remember`). Whether it could be done."""
+        import cupy
+
+        from kernels.simt.backend import relaunch
+
+        with self.lock, deferred():
+            self._start()
+            self.state[relaunch.THERE] = id(cupy.ndarray)
+            self.state[relaunch.ELSEWHERE] = id(relaunch_on_gpu.relaunch)
+            done = relaunch_on_gpu.remember(key, runs, new, returned, MAX_LAUNCHES)
+            if not done:
+                self.generation += 1  # what was forgotten comes again
+        return done
 
     def _clear(self) -> None:
         from kernels.simt.backend import relaunch
@@ -122,6 +143,13 @@ class _Table:
 
 
 _table = _Table()
+
+
+def forget_on_gpu() -> None:
+    """Forget all launches on a GPU: other kernels are chosen from now on."""
+    with _table.lock:
+        relaunch_on_gpu.forget()
+        _table.generation += 1
 
 
 def spread(key: list[int]) -> int:
@@ -139,6 +167,8 @@ def _remember(plan: Single, operands: tuple, out: Any) -> bool:
     """Remember the launch that has just run, if it is one of machine code on small arrays, and the
     copies of operands that it takes. Whether that is decided."""
     of = getattr(plan.launch, "of", None)
+    if of is not None and is_on_gpu(out):
+        return _remember_on_gpu(plan, operands, out, given=False)
     if of is None or not _is_small(operands, (out,)):  # None: what notes launches has its place
         return True
     module = dispatch.dialect(plan.dialect.name)
@@ -159,6 +189,8 @@ def _remember_into(plan: Single, operands: tuple, out: Any) -> bool:
     """As `_remember`, for a launch that has written into a result that was given."""
     of = getattr(plan.launch, "of", None)
     given = (out, *operands)
+    if of is not None and is_on_gpu(out):
+        return _remember_on_gpu(plan, operands, out, given=True)
     if of is None or not _is_small(given, ()):
         return True
     module = dispatch.dialect(plan.dialect.name)
@@ -168,6 +200,24 @@ def _remember_into(plan: Single, operands: tuple, out: Any) -> bool:
     launch = Launch(kernel, grid, block, args)
     _store(module, plan.into, given, shown, [launch], [], 0)  # not where an argument is a copy
     return True
+
+
+def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bool:
+    """As `_remember` or `_remember_into`, for a launch on a GPU."""
+    values = (out, *operands) if given else operands
+    if not relaunch_on_gpu.fits((*values, out)):
+        return True
+    try:
+        shown = [relaunch_on_gpu.stand_in(v) for v in (values if given else (*values, out))]
+    except MemoryError:
+        return False
+    result = shown[0] if given else shown.pop()
+    known = tuple(shown[1:] if given else shown)
+    first, second = ([Launch(*plan.launch.of, plan.arguments(known, result))] for _ in range(2))
+    runs = relaunch_on_gpu.repeats(second, first, [*shown, result])
+    module = dispatch.dialect(plan.dialect.name)
+    key = relaunch_on_gpu.key_of(module, plan.into if given else plan.operation, values)
+    return runs is None or _table.add_on_gpu(key, runs, () if given else (out,), 0)
 
 
 def _of_list(plan: Single, operands: list) -> Any:
@@ -406,17 +456,28 @@ dispatch.learn = _learn_together
 
 def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, result: Any) -> None:
     """Remember a call that has run before, from the launches of two more that run nothing."""
-    kinds = [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands]
-    key = (dialect, operation, *kinds)
+    there = type(operands[0]) is not np.ndarray and any(map(is_on_gpu, operands))
+    if there:
+        key = relaunch_on_gpu.key_of(dialect, operation, operands)
+    else:
+        kinds = [
+            (a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands
+        ]
+        key = (dialect, operation, *kinds)
     before = _seen.get(key)
     if before in (_NEVER, _table.generation):
         return
     results = result if type(result) is tuple else (result,)
     if before is None:
-        _seen.keep(key, _ONCE if _is_small(operands, results) else _NEVER)
+        values = (*operands, *results)
+        fits = relaunch_on_gpu.fits(values) if there else _is_small(operands, results)
+        _seen.keep(key, _ONCE if fits else _NEVER)
         return
     returned = len(results) if type(result) is tuple else 0
-    done = _learn_twice(dialect, (dialect, operation), operands, again, returned)
+    if there:
+        done = _learn_on_gpu(key, dialect, operands, again, returned)
+    else:
+        done = _learn_twice(dialect, (dialect, operation), operands, again, returned)
     if done is not None:
         _seen[key] = _table.generation if done else _NEVER
 
@@ -441,6 +502,25 @@ def _learn_twice(
         module, operation = asked
         launches = second.launches
         return _store(module, operation, operands, shown, launches, made, returned, lasting)
+
+
+def _learn_on_gpu(
+    key: tuple, dialect: Any, operands: tuple, again: Callable, returned: int
+) -> bool | None:
+    """As `_learn_twice`, for a call with arrays on a GPU."""
+    with _watching, deferred():
+        try:
+            shown = [relaunch_on_gpu.stand_in(operand) for operand in operands]
+            (first, _), (second, outs) = (_watched(dialect, again, shown) for _ in range(2))
+        except (_Disturbed, MemoryError):
+            return None
+        except _Other:
+            return False
+        made = relaunch_on_gpu.made_by(outs, second.memory)
+        if not made or not second.launches:
+            return False
+        runs = relaunch_on_gpu.repeats(second.launches, first.launches, [*shown, *made])
+        return runs is not None and _table.add_on_gpu(key, runs, made, returned)
 
 
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:

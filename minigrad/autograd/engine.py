@@ -102,7 +102,7 @@ class Pass:
             if self.wanted is not None and not self._capture(node, grads):
                 continue
             given = tuple(grads) if node.hooks and AFTER in node.hooks else None
-            if Found.cupy is None:
+            if not Found.several:
                 results = node.backward(grads) if watched is None else watched(node, grads)
             else:
                 with current.of([g._array for g in grads if g is not None]):
@@ -494,7 +494,8 @@ def backward(
     try:
         if observers and chosen is None and not create_graph:
             run.observe([t._node for t in tensors if t._node is not None])
-        run.run(tensors, gradients)
+        with current.of(()):  # whose nodes see to it where there are several
+            run.run(tensors, gradients)
         for tensor in chosen or ():
             if (tensor._node, tensor._index) in run.captures:
                 run.store(tensor, run.captures[tensor._node, tensor._index])
@@ -556,7 +557,8 @@ def grad(
     outer = mode.enabled, mode.running
     mode.enabled = create_graph
     try:
-        run.run(outputs, gradients)
+        with current.of(()):
+            run.run(outputs, gradients)
         found = [_collected(run, t) for t in inputs]
     finally:
         mode.enabled, mode.running = outer

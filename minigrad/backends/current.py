@@ -87,8 +87,14 @@ class _Gpu:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._device is not None:
             self._device.__exit__(kind, error, trace)
-        if error is not None and isinstance(error, cupy().cuda.memory.OutOfMemoryError):
-            raise OutOfMemoryError(f"CUDA out of memory. {error}") from error
+        if error is not None:
+            _check_memory(error)
+
+
+def _check_memory(error: BaseException) -> None:
+    """torch's error in the place of CuPy's for no memory."""
+    if isinstance(error, cupy().cuda.memory.OutOfMemoryError):
+        raise OutOfMemoryError(f"CUDA out of memory. {error}") from error
 
 
 _NOTHING: AbstractContextManager = nullcontext()
@@ -103,7 +109,8 @@ def of(arrays: Iterable[Any]) -> AbstractContextManager:
         for array in arrays:  # CuPy's, or recorded ones
             device = getattr(array, "device", "cpu")
             if hasattr(device, "id"):
-                return _Gpu(device)
+                is_current = device.id == Found.cupy.cuda.runtime.getDevice()
+                return _THE_ONE if is_current else _Gpu(device)
     return _NOTHING
 
 
@@ -129,10 +136,16 @@ def on_their_gpu(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if Found.cupy is None or kwargs.get("device") is not None:
+        if Found.cupy is None or (kwargs and kwargs.get("device") is not None):
             return function(*args, **kwargs)
-        with of(_arrays((*args, *kwargs.values()))):
+        if Found.several:
+            with of(_arrays((*args, *kwargs.values()))):
+                return function(*args, **kwargs)
+        try:  # which costs nothing
             return function(*args, **kwargs)
+        except Exception as error:
+            _check_memory(error)
+            raise
 
     return cast(F, call)
 

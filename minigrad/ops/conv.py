@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op, titled
+from minigrad.ops import repeated
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
 
@@ -33,7 +33,11 @@ class Conv2d(Op):
 
     @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
-        return dispatch.active.conv2d(x, w, bias, **geometry)
+        return repeated.run("conv2d", x, w, bias, **geometry)
+
+    @staticmethod
+    def again(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
+        return repeated.again("conv2d", x, w, bias, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, **geometry: Any) -> tuple:
@@ -153,7 +157,11 @@ class ConvData(Op):
 
     @staticmethod
     def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
-        return dispatch.active.conv2d_backward_data(g, w, shape, **geometry)
+        return repeated.run("conv2d_backward_data", g, w, x_shape=shape, **geometry)
+
+    @staticmethod
+    def again(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
+        return repeated.again("conv2d_backward_data", g, w, x_shape=shape, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
@@ -172,7 +180,11 @@ class ConvWeight(Op):
 
     @staticmethod
     def forward(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
-        return dispatch.active.conv2d_backward_weight(g, x, shape, **geometry)
+        return repeated.run("conv2d_backward_weight", g, x, w_shape=shape, **geometry)
+
+    @staticmethod
+    def again(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
+        return repeated.again("conv2d_backward_weight", g, x, w_shape=shape, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:

@@ -58,6 +58,12 @@ class Gather(Pick):
         check_index("gather", x, index, dim)
 
     @staticmethod
+    def forward(x: Any, index: Any, dim: int) -> Any:
+        if type(index) is np.ndarray:
+            return Pick.forward(x, index, dim)
+        return dispatch.active.gather(x, dim, index)  # on a GPU it checks the index each time
+
+    @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
         known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
         return Pick.again(x, index, dim) if known and all_below(index, x.shape[dim]) else None

@@ -11,6 +11,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops import repeated
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
@@ -29,7 +30,12 @@ class MaxPool2d(Op):
     def forward(
         x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
     ) -> Any:
-        return dispatch.active.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
+        options = dict(stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
+        return repeated.run("max_pool2d", x, kernel=kernel, **options)
+
+    @staticmethod
+    def again(x: Any, **window: Any) -> Any:
+        return repeated.again("max_pool2d", x, **window)
 
     @staticmethod
     def vjp(
@@ -48,10 +54,12 @@ class MaxPool2d(Op):
             zeros = wrap(array_module(g._array).zeros((n, c, h * w), g._array.dtype))
             flat = zeros.scatter_add(2, indices.flatten(2), g.flatten(2))
             return (flat.reshape(shape),)
-        array = dispatch.active.max_pool2d_backward(
-            g._array, indices._array, shape, kernel, stride, padding, dilation
-        )
-        return (wrap(array),)
+        arrays, options = (g._array, indices._array), dict(stride=stride, padding=padding)
+        options |= dict(x_shape=shape, kernel=kernel, dilation=dilation)
+        found = repeated.again("max_pool2d_backward", *arrays, **options)
+        if found is None:
+            found = repeated.run("max_pool2d_backward", *arrays, **options)
+        return (wrap(found),)
 
 
 class AvgPool2d(Op):

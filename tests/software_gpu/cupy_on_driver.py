@@ -275,7 +275,7 @@ def _hold_back(ndarray: type) -> None:
         if not isinstance(value, ndarray):
             return plain_argument(name, index, value)
         array = slot.__get__(value)
-        return array if array.flags.c_contiguous else _raw._span(array)
+        return array.reshape(-1) if array.flags.c_contiguous else _raw._span(array)
 
     plain_argument, _raw.argument = _raw.argument, argument
     ndarray.__len__ = lambda self: len(slot.__get__(self))

@@ -200,6 +200,12 @@ class Kernel(Inspected, Jitted):
         """As `bind`, for CuPy arrays; launches on CuPy's current stream."""
         return gpu_launch.bind(self, grid, block, args)
 
+    def repeat_on_gpu(
+        self, grid: Any, block: Any, args: tuple, source: Callable
+    ) -> Callable[[tuple], None] | None:
+        """A launch whose arguments come from other values each time (`gpu_launch.repeat`)."""
+        return gpu_launch.repeat(self, grid, block, args, source)
+
     def on_gpu(self) -> Any:
         """This kernel as one of numba-cuda's own, for launches on a GPU."""
         from kernels.simt.api import to_numba_cuda

@@ -39,6 +39,17 @@ def bind(kernel: Any, grid: Any, block: Any, args: tuple) -> Callable:
     return _Launch(gpu_code.function(kernel, args), kernel.__name__, grid, block, args)
 
 
+def repeat(
+    kernel: Any, grid: Any, block: Any, args: tuple, source: Callable
+) -> Callable[[tuple], None] | None:
+    """As `bind`, a function of the values that the arguments come from: `source` says of an
+    argument which value that is, and how many bytes it lies behind the address of an array, or None
+    for one that is the same in each launch. None where each launch is checked.
+    """
+    launch = bind(kernel, grid, block, args)
+    return launch.repeat(args, source) if isinstance(launch, _Launch) else None
+
+
 def _checked(dispatcher: Any, grid: tuple, block: tuple) -> Callable:
     """What launches a kernel compiled with `debug=True`: after each launch numba-cuda asks for the
     exception that it raised."""
@@ -76,10 +87,10 @@ class _Launch:
         )
         self._parameters = ctypes.addressof(self._pointers)
         device = next(a.data.device_id for a in args if hasattr(a, "__cuda_array_interface__"))
-        self._writers, at = [], 0
-        for kind, count in zip(function.parameters, counts):
-            self._writers.append(self._writer(kind, at, device))
-            at += count
+        self._starts = [sum(counts[:i]) for i in range(len(counts))]
+        self._writers = [
+            self._writer(kind, at, device) for kind, at in zip(function.parameters, self._starts)
+        ]
 
     def __call__(self, *args: Any) -> None:
         with self._lock:
@@ -94,6 +105,34 @@ class _Launch:
             (error,) = self._call(self._function, *self.dimensions, 0, stream, self._parameters, 0)
         if error:
             raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
+
+    def repeat(self, args: tuple, source: Callable) -> Callable[[tuple], None]:
+        """What `gpu_launch.repeat` returns."""
+        arrays, numbers, kept = [], [], []
+        for at, write, arg in zip(self._starts, self._writers, args, strict=True):
+            write(arg)
+            found = source(arg)
+            if found is None:
+                kept.append(arg)
+            elif hasattr(arg, "__cuda_array_interface__"):
+                arrays.append((at + _ADDRESS, *found))
+            else:
+                numbers.append((write, found[0]))
+        buffer, lock, current_stream = self._buffer, self._lock, self._current_stream
+        call, function, parameters = self._call, self._function, self._parameters
+
+        def launch(values: tuple) -> None:
+            with lock:
+                for at, i, offset in arrays:
+                    buffer[at] = values[i].data.ptr + offset
+                for write, i in numbers:
+                    write(values[i])
+                (error,) = call(function, *self.dimensions, 0, current_stream().ptr, parameters, 0)
+            if error:
+                raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
+
+        launch.kept = self, kept  # type: ignore[attr-defined]
+        return launch
 
     def _writer(self, kind: str, at: int, device: int) -> Callable[[Any], None]:
         """What writes an argument into the buffer."""

@@ -5,7 +5,7 @@ operation of this dialect and for operands of these dtypes, shapes, strides and 
 It allocates the results and what the launches need besides, launches them one after the other, and
 returns the results, or the first operand where nothing is allocated, which it has written; None
 where nothing is remembered, where a launch fails, or with a tracer: then the caller takes the long
-way, which explains the failure.
+way, which explains the failure. Where an operand is on a GPU, a function in Python does this.
 `kernels.launchers.relaunch` says what is remembered, and writes the table that is read here.
 """
 
@@ -20,9 +20,10 @@ import numpy as np
 from kernels.simt.backend.sharing import LACKING
 
 # The words of a state, which is an array: the slots of a hash table that hold addresses of
-# launches, the number of slots - 1, and what machine code cannot name
-SLOTS, MASK, NDARRAY, NEW, NONE = range(5)
-STATE_WORDS = 5
+# launches, the number of slots - 1, and what machine code cannot name: NumPy's type of arrays, what
+# makes one, None; the type of arrays on a GPU, and the function that is called where one is given
+SLOTS, MASK, NDARRAY, NEW, NONE, THERE, ELSEWHERE = range(7)
+STATE_WORDS = 7
 # The words before the key of what is remembered: hash, words of the key; whether it runs without
 # the GIL; how many arrays are made, and how many of these are returned in a tuple (0: the first, as
 # it is, or the first operand); the number of fixes, of launches, and of arguments
@@ -43,6 +44,7 @@ declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 
 define ptr @relaunch(ptr %self, ptr %objects, i64 %given) {{
   %state.at = getelementptr i8, ptr %self, i64 {_HEAD}
@@ -51,6 +53,8 @@ define ptr @relaunch(ptr %self, ptr %objects, i64 %given) {{
   %none = load ptr, ptr %none.at
   %ndarray.at = getelementptr ptr, ptr %state, i64 {NDARRAY}
   %ndarray = load ptr, ptr %ndarray.at
+  %gpu.at = getelementptr ptr, ptr %state, i64 {THERE}
+  %gpu = load ptr, ptr %gpu.at
   %tracer = load ptr, ptr %objects
   %untraced = icmp eq ptr %tracer, %none
   %few = icmp ult i64 %given, {3 + MAX_OPERANDS + 1}
@@ -69,8 +73,9 @@ begin:
 next:
   %i = phi i64 [3, %begin], [%i.next, %number], [%i.next, %described]
   %length = phi i64 [2, %begin], [%length.number, %number], [%length.array, %described]
+  %there = phi i1 [false, %begin], [%there.too, %number], [%there, %described]
   %more = icmp ult i64 %i, %given
-  br i1 %more, label %read, label %mix.begin
+  br i1 %more, label %read, label %read.all
 read:
   %i.next = add i64 %i, 1
   %object.at = getelementptr ptr, ptr %objects, i64 %i
@@ -83,6 +88,8 @@ read:
 number:
   store ptr %type, ptr %here
   %length.number = add i64 %length, 1
+  %is.there = icmp eq ptr %type, %gpu
+  %there.too = or i1 %there, %is.there
   br label %next
 array:
   %ndim.at = getelementptr i8, ptr %object, i64 {_HEAD + 8}
@@ -124,6 +131,13 @@ described:
   %length.array = add i64 %length.head, %twice
   br label %next
 
+read.all:
+  br i1 %there, label %elsewhere, label %mix.begin
+elsewhere:
+  %else.at = getelementptr ptr, ptr %state, i64 {ELSEWHERE}
+  %else = load ptr, ptr %else.at
+  %relaunched = call ptr @PyObject_Vectorcall(ptr %else, ptr %objects, i64 %given, ptr null)
+  ret ptr %relaunched
 mix.begin:
   br label %mix
 mix:

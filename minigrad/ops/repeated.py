@@ -1,0 +1,32 @@
+"""Operations whose launches are remembered on a GPU, where these take longer to prepare than to
+make. On a CPU such an operation takes longer than its preparation."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernels import dispatch
+
+
+@lru_cache(4096)
+def _operation(name: str, **options: Any) -> Any:
+    """An operation of the active dialect with these options, as a function of arrays."""
+    return lambda *arrays: getattr(dispatch.active, name)(*arrays, **options)
+
+
+def again(name: str, *arrays: Any, **options: Any) -> Any:
+    """The result of an operation by its remembered launches, or None: `Op.again`."""
+    if type(arrays[0]) is np.ndarray:
+        return None
+    operation = _operation(name, **options)
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *arrays)
+
+
+def run(name: str, *arrays: Any, **options: Any) -> Any:
+    """The result of an operation, whose launches are remembered."""
+    if type(arrays[0]) is np.ndarray:
+        return getattr(dispatch.active, name)(*arrays, **options)
+    return dispatch.together(_operation(name, **options), *arrays)
