@@ -175,7 +175,7 @@ def _plan(
     def run(operands):
         return passes(_flat(prepare(operands[0]))).reshape(shape)
 
-    return run if operation is None or on_gpu(a) else several(dialect, operation, run)
+    return run if operation is None else several(dialect, operation, run)
 
 
 def _flat(x):

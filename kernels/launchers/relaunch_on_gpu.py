@@ -23,6 +23,7 @@ from kernels.sequence import Launch
 
 MAX_BYTES = 1 << 26  # of the arrays that stand in for operands
 _known: dict[tuple, Callable[[tuple], Any]] = {}
+_ndarray: Any = None  # CuPy's, from the first launch on
 
 
 def relaunch(tracer: Any, active: Any, operation: Any, *operands: Any) -> Any:
@@ -38,16 +39,21 @@ def relaunch(tracer: Any, active: Any, operation: Any, *operands: Any) -> Any:
 
 def key_of(dialect: Any, operation: Any, operands: Sequence) -> tuple:
     """What a launch is found by: its operation, and what tells its operands from others."""
-    key = [dialect, operation]
+    ndarray, key = _ndarray or _find_ndarray(), [dialect, operation]
     for a in operands:
-        kind = type(a)
-        if kind is float or kind is int:
-            key.append(kind)
-        elif kind.__module__ == "cupy":
+        if type(a) is ndarray:
             key += (a.dtype, a.shape, a.strides, a.data.device_id)
         else:
-            key.append(kind)
+            key.append(type(a))
     return tuple(key)
+
+
+def _find_ndarray() -> Any:
+    global _ndarray
+    import cupy
+
+    _ndarray = cupy.ndarray
+    return _ndarray
 
 
 def remember(key: tuple, runs: list, new: Sequence, returned: int, most: int) -> bool:
@@ -83,6 +89,8 @@ def _made(runs: list, new: Sequence, returned: int) -> Callable[[tuple], Any]:
     make, runtime = cupy.ndarray, cupy.cuda.runtime
     current = runtime.getDevice if runtime.getDeviceCount() > 1 else None
     kinds = [(a.shape, a.dtype) for a in new]
+    if len(runs) == len(new) == 1 and not returned and current is None:
+        return _made_alone(runs[0], make, *kinds[0])
 
     def launch(operands: tuple) -> Any:
         if current is not None and current() != there:
@@ -94,6 +102,17 @@ def _made(runs: list, new: Sequence, returned: int) -> Callable[[tuple], Any]:
         for run in runs:
             run(values)
         return tuple(made[:returned]) if returned else made[0]
+
+    return launch
+
+
+def _made_alone(run: Callable, make: Callable, shape: tuple, dtype: Any) -> Callable:
+    """One launch with one result, on the only GPU."""
+
+    def launch(operands: tuple) -> Any:
+        out = make(shape, dtype)
+        run((*operands, out))
+        return out
 
     return launch
 

@@ -54,11 +54,9 @@ class MaxPool2d(Op):
             zeros = wrap(array_module(g._array).zeros((n, c, h * w), g._array.dtype))
             flat = zeros.scatter_add(2, indices.flatten(2), g.flatten(2))
             return (flat.reshape(shape),)
-        arrays, options = (g._array, indices._array), dict(stride=stride, padding=padding)
-        options |= dict(x_shape=shape, kernel=kernel, dilation=dilation)
-        found = repeated.again("max_pool2d_backward", *arrays, **options)
-        if found is None:
-            found = repeated.run("max_pool2d_backward", *arrays, **options)
+        options = dict(x_shape=shape, kernel=kernel, stride=stride, padding=padding)
+        arrays, name = (g._array, indices._array), "max_pool2d_backward"
+        found = repeated.run(name, *arrays, **options, dilation=dilation)
         return (wrap(found),)
 
 

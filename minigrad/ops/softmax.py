@@ -14,6 +14,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
+from minigrad.ops import repeated
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -105,16 +106,11 @@ class CrossEntropy(Op):
                 None,
                 None,
             )
-        array = dispatch.active.cross_entropy_backward(
-            g._array,
-            logits._array,
-            lse._array,
-            target._array,
-            None if weight is None else weight._array,
-            ignore_index,
-            smoothing,
-        )
-        return (wrap(array), None, None)
+        given = (g, logits, lse, target, weight)
+        arrays = [None if t is None else t._array for t in given]
+        options = dict(ignore_index=ignore_index, label_smoothing=smoothing)
+        found = repeated.run("cross_entropy_backward", *arrays, **options)
+        return (wrap(found), None, None)
 
 
 def _inside(logits: Any, target: Any) -> bool:

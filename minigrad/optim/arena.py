@@ -27,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
+from kernels.pointwise import TABLE
 from minigrad.backends import array_module, current
 from minigrad.backends.memory import divide
 from minigrad.tensor import Tensor, wrap
@@ -66,6 +68,19 @@ def _flat(tensor: Tensor) -> Any:
     return _real(array)
 
 
+_COPY = TABLE["copy"]
+_INTO = dispatch.named("into", _COPY)
+
+
+def _copy(source: Any, target: Any) -> None:
+    """Copy a gradient; on a GPU by a launch that is remembered, where CuPy prepares each copy."""
+    there = type(source).__module__ == type(target).__module__ == "cupy"
+    if not there or target.dtype.kind != "f":
+        target[...] = source
+    elif dispatch.relaunch(dispatch.tracer, dispatch.active, _INTO, target, source) is None:
+        dispatch.active.pointwise(_COPY, source, dtype=target.dtype, out=target)
+
+
 def is_sole_owner(tensor: Tensor) -> bool:
     """Whether only `tensor` refers to its memory (a view of a NumPy array refers to its owner)."""
     array = tensor._array
@@ -87,10 +102,11 @@ class Slot:
     Attributes:
         start, stop: its elements in the flat arrays.
         home: the view of the arena's values in the parameter's shape.
+        gathered: that of the arena's gradients, from the first time that they are gathered.
         state: the Tensors (views of the arena's state) last stored in ``optimizer.state[param]``.
     """
 
-    __slots__ = ("arena", "home", "index", "param", "start", "state", "stop")
+    __slots__ = ("arena", "gathered", "home", "index", "param", "start", "state", "stop")
 
     def __init__(self, arena: Arena, param: Tensor, index: int, start: int) -> None:
         self.arena = arena
@@ -99,6 +115,7 @@ class Slot:
         self.start = start
         self.stop = start + param._array.size
         self.home = arena.values[start : self.stop].reshape(param._array.shape)
+        self.gathered: Any = None
         self.state: dict[str, Tensor] = {}
 
     def fits(self) -> bool:
@@ -193,8 +210,9 @@ class Arena:
         if self.grads is None:
             self.grads = self._flat()
         for slot in slots:
-            view = self.grads[slot.start : slot.stop].reshape(slot.home.shape)
-            view[...] = slot.param.grad._array
+            if slot.gathered is None:
+                slot.gathered = self.grads[slot.start : slot.stop].reshape(slot.home.shape)
+            _copy(slot.param.grad._array, slot.gathered)
         return self.grads[slots[0].start : slots[-1].stop]
 
 

@@ -1,0 +1,159 @@
+"""Launches on a GPU that are remembered: the same results, and little Python around them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernels
+import minigrad as mg
+from kernels import dispatch
+from kernels.launchers import relaunch_on_gpu
+from kernels.pointwise import TABLE
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:The CUDA driver")]
+BACKENDS = pytest.mark.parametrize("backend", ["numba", "cupy"], indirect=True)
+ROOT = Path(mg.__file__).parent.parent
+OURS = tuple(str(ROOT / name) for name in ("minigrad", "kernels/launchers", "kernels/simt"))
+
+
+@pytest.fixture(params=["numba"])
+def backend(request):
+    """The dialect; nothing is remembered."""
+    from kernels.launchers import relaunch
+
+    with mg.backends.use(request.param):
+        relaunch.forget_on_gpu()
+        relaunch._seen.clear()
+        yield request.param
+
+
+def again(operation, *operands):
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)
+
+
+def there(rng, *shape):
+    return mg.tensor(rng.normal(size=shape).astype(np.float32), device="cuda")
+
+
+def equal(found, expected):
+    np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@BACKENDS
+def test_a_launch_is_remembered_for_operands_of_its_kind(rng, backend):
+    a, b, c = (there(rng, 3, 5) for _ in range(3))
+    assert again(TABLE["add"], a._array, b._array) is None
+    a + a  # which operand is which is not seen in these
+    found = again(TABLE["add"], b._array, c._array)
+    equal(mg.tensor(found), b.cpu().numpy() + c.cpu().numpy())
+    for other in (there(rng, 5, 3), there(rng, 5, 3).T, there(rng, 3, 5).double()):
+        assert again(TABLE["add"], a._array, other._array) is None
+    assert again(TABLE["add"], a._array, 2.0) is None
+
+
+@BACKENDS
+def test_numbers_are_those_of_each_call(rng, backend):
+    a = there(rng, 40)
+    for number in (2.0, 3.5, -1.25):
+        equal(a * number, a.cpu().numpy() * np.float32(number))
+    for number in (0.5, 0.25, 2.0):
+        given = a.cpu().numpy()
+        equal(a.clone().mul_(number), given * np.float32(number))
+
+
+def linear(x, w, bias):
+    return mg.nn.functional.linear(x, w, bias)
+
+
+CALLS = {
+    "linear": (linear, (6, 10), (3, 10), (3,)),
+    "softmax of a copy": (lambda x: x.T.softmax(1), (4, 6)),
+    "several launches": (lambda x, w, bias: mg.nn.functional.layer_norm(x, (33,), w, bias),
+                         (5, 33), (33,), (33,)),
+    "convolution": (lambda x, w: mg.nn.functional.conv2d(x, w, padding=1), (2, 3, 7, 6),
+                    (4, 3, 3, 3)),
+    "pooling": (lambda x: mg.nn.functional.max_pool2d(x, 2), (2, 3, 6, 8)),
+    "a sum of columns": (lambda x: x.sum((0, 2)), (3, 70, 9)),
+    "concatenation": (lambda x, y: mg.cat([x, y], 1), (3, 4), (3, 2)),
+}  # fmt: skip
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", CALLS)
+def test_results_and_gradients_of_each_call_are_its_own(name, rng, backend):
+    function, *shapes = CALLS[name]
+    for _ in range(4):  # the third call of several launches is the first that is remembered
+        given = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+        results = []
+        for device in ("cpu", "cuda"):
+            tensors = [mg.tensor(a, device=device, requires_grad=True) for a in given]
+            out = function(*tensors)
+            (out * out).sum().backward()
+            results.append([out.detach(), *(t.grad for t in tensors)])
+        for expected, found in zip(*results, strict=True):
+            np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_trace_sees_what_is_remembered(rng, backend):
+    a, b = there(rng, 50), there(rng, 50)
+    for _ in range(3):
+        a + b
+    with kernels.trace() as trace:
+        a + b
+    assert trace.rows["pointwise.add", "contiguous"][0] == 1
+
+
+def test_another_precision_chooses_other_kernels(rng, backend):
+    a, b = there(rng, 40, 40), there(rng, 40, 40)
+    a @ b
+    assert again(dispatch.named("matmul"), a._array, b._array, None) is not None
+    mg.set_float32_matmul_precision("high")
+    try:
+        assert again(dispatch.named("matmul"), a._array, b._array, None) is None
+        a @ b
+        assert again(dispatch.named("matmul"), a._array, b._array, None) is not None
+    finally:
+        mg.set_float32_matmul_precision("highest")
+
+
+def test_a_full_table_begins_anew(rng, backend, monkeypatch):
+    from kernels.launchers import relaunch
+
+    monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 3)
+    for _ in range(3):
+        for n in range(1, 8):
+            a = there(rng, n)
+            equal(a + a, 2 * a.cpu().numpy())
+            assert len(relaunch_on_gpu._known) <= 3
+    assert relaunch_on_gpu._known
+
+
+def functions_called(function):
+    """How many functions of this project in Python a call takes, but those of the software GPU."""
+    names = []
+
+    def seen(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            names.append(frame.f_code.co_qualname)
+
+    for _ in range(3):
+        function()
+    sys.setprofile(seen)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return len(names)
+
+
+def test_little_python_runs_around_a_launch(rng, backend):
+    a, b, m = there(rng, 100), there(rng, 100), there(rng, 32, 32)
+    g = there(rng, 100).requires_grad_()
+    assert functions_called(lambda: a + b) <= 16
+    assert functions_called(lambda: g + b) <= 22
+    assert functions_called(lambda: m @ m) <= 20
+    assert functions_called(lambda: a.sum()) <= 22
