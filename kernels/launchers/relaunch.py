@@ -117,7 +117,7 @@ class _Table:
             dispatch.relaunch = entry.function("relaunch", self.state)
 
     def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> bool:
-        """Remember launches on a GPU (`relaunch_on_gpu.remember`). Whether it could be done."""
+        """Remember launches on a GPU (`relaunch_on_gpu.remember`): it is done."""
         import cupy
 
         from kernels.simt.backend import relaunch
@@ -126,10 +126,9 @@ class _Table:
             self._start()
             self.state[relaunch.THERE] = id(cupy.ndarray)
             self.state[relaunch.ELSEWHERE] = id(relaunch_on_gpu.relaunch)
-            done = relaunch_on_gpu.remember(key, runs, new, returned, MAX_LAUNCHES)
-            if not done:
+            if relaunch_on_gpu.remember(key, runs, new, returned):
                 self.generation += 1  # what was forgotten comes again
-        return done
+        return True
 
     def _clear(self) -> None:
         from kernels.simt.backend import relaunch
@@ -213,7 +212,8 @@ def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bo
         return False
     result = shown[0] if given else shown.pop()
     known = tuple(shown[1:] if given else shown)
-    first, second = ([Launch(*plan.launch.of, plan.arguments(known, result))] for _ in range(2))
+    of = plan.launch.of
+    first, second = ([Launch(*of, args=plan.arguments(known, result))] for _ in range(2))
     runs = relaunch_on_gpu.repeats(second, first, [*shown, result])
     module = dispatch.dialect(plan.dialect.name)
     key = relaunch_on_gpu.key_of(module, plan.into if given else plan.operation, values)

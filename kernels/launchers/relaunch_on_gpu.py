@@ -19,10 +19,11 @@ import numpy as np
 
 from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import on_gpu
+from kernels.launchers.plans import Plans
 from kernels.sequence import Launch
 
 MAX_BYTES = 1 << 26  # of the arrays that stand in for operands
-_known: dict[tuple, Callable[[tuple], Any]] = {}
+_known = Plans()  # functions of the operands
 _ndarray: Any = None  # CuPy's, from the first launch on
 
 
@@ -56,15 +57,13 @@ def _find_ndarray() -> Any:
     return _ndarray
 
 
-def remember(key: tuple, runs: list, new: Sequence, returned: int, most: int) -> bool:
+def remember(key: tuple, runs: list, new: Sequence, returned: int) -> bool:
     """Remember launches, functions of the operands and of new arrays like `new`; the first is the
-    result, or a tuple of the first `returned`, or the first operand if there are none. If there are
-    `most` launches already, they are forgotten instead: returns False."""
-    if len(_known) >= most:
-        _known.clear()
-        return False
-    _known[key] = _made(runs, new, returned) if new else _written(runs)
-    return True
+    result, or a tuple of the first `returned`, or the first operand if there are none. Whether
+    others had to be forgotten."""
+    full = len(_known) >= _known.limit
+    _known.keep(key, _made(runs, new, returned) if new else _written(runs))
+    return full
 
 
 def forget() -> None:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, ClassVar
 
+import numpy as np
+
+from kernels import dispatch
 from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode, unusual
 from minigrad.backends import current
@@ -415,6 +418,12 @@ def record(
     return node
 
 
+@functools.lru_cache(4096)
+def _forward(op: type[Op], **attrs: Any) -> Callable:
+    """`forward` of an operation with these attributes, as a function of arrays."""
+    return lambda *arrays: op.forward(*arrays, **attrs)
+
+
 class Op:
     """An operation: subclasses define static methods, and `Name.apply(*inputs, **attrs)` calls it.
 
@@ -442,6 +451,10 @@ class Op:
     """`again(*arrays, **attrs)` is the result by a remembered launch (`dispatch.relaunch`), for a
     call like one that has been checked before, or None."""
 
+    repeats: ClassVar[bool] = False
+    """Whether `forward` does nothing but operations of the dialect on its arrays, whose launches on
+    a GPU are to be remembered, though on a CPU they take longer than their preparation."""
+
     @staticmethod
     def forward(*arrays: Any, **attrs: Any) -> Any:
         """The result, or a tuple of results, from arrays."""
@@ -465,8 +478,12 @@ class Op:
         arrays = []
         for t in inputs:
             arrays.append(None if t is None else t._array)
-        again = cls.again
-        result = None if again is None else again(*arrays, **attrs)
+        again, result = cls.again, None
+        if again is not None:
+            result = again(*arrays, **attrs)
+        elif cls.repeats and Found.cupy is not None:
+            forward = _forward(cls, **attrs)
+            result = dispatch.relaunch(dispatch.tracer, dispatch.active, forward, *arrays)
         if result is None:
             result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
@@ -488,6 +505,8 @@ class Op:
             if Found.cupy is None:
                 return cls.forward(*arrays, **attrs)
             with current.of(arrays):
+                if cls.repeats and type(arrays[0]) is not np.ndarray:
+                    return dispatch.together(_forward(cls, **attrs), *arrays)
                 return cls.forward(*arrays, **attrs)
         except Exception:
             check_devices(inputs)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op, titled
-from minigrad.ops import repeated
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
 
@@ -23,6 +23,7 @@ Pair = tuple[int, int]
 class Conv2d(Op):
     """Cross-correlation of x (N, C, H, W) with w (O, C / groups, KH, KW), plus bias (O,)."""
 
+    repeats = True
     bilinear = True
     grad_name = "ConvolutionBackward0"
 
@@ -33,11 +34,7 @@ class Conv2d(Op):
 
     @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
-        return repeated.run("conv2d", x, w, bias, **geometry)
-
-    @staticmethod
-    def again(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
-        return repeated.again("conv2d", x, w, bias, **geometry)
+        return dispatch.active.conv2d(x, w, bias, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, **geometry: Any) -> tuple:
@@ -137,6 +134,7 @@ def _check_kernel_fits(size: tuple, kernel: tuple, padding: tuple, dilation: tup
 class ConvData(Op):
     """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
 
+    repeats = True
     bilinear = True
     grad_name = "ConvolutionBackward0"
 
@@ -157,11 +155,7 @@ class ConvData(Op):
 
     @staticmethod
     def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
-        return repeated.run("conv2d_backward_data", g, w, x_shape=shape, **geometry)
-
-    @staticmethod
-    def again(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
-        return repeated.again("conv2d_backward_data", g, w, x_shape=shape, **geometry)
+        return dispatch.active.conv2d_backward_data(g, w, shape, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
@@ -175,16 +169,13 @@ class ConvData(Op):
 class ConvWeight(Op):
     """The gradient of Conv2d with respect to w, of `shape`; linear in g and in x."""
 
+    repeats = True
     bilinear = True
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
     def forward(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
-        return repeated.run("conv2d_backward_weight", g, x, w_shape=shape, **geometry)
-
-    @staticmethod
-    def again(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
-        return repeated.again("conv2d_backward_weight", g, x, w_shape=shape, **geometry)
+        return dispatch.active.conv2d_backward_weight(g, x, shape, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:

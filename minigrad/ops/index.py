@@ -41,6 +41,8 @@ class Pick(Op):
 
     @staticmethod
     def forward(x: Any, index: Any, dim: int) -> Any:
+        if type(index) is not np.ndarray:
+            return dispatch.active.gather(x, dim, index)  # on a GPU it checks each index
         return dispatch.together(_along(dim), x, index)
 
     @staticmethod
@@ -56,12 +58,6 @@ class Gather(Pick):
     @staticmethod
     def rule(x: Tensor, index: Tensor, dim: int) -> None:
         check_index("gather", x, index, dim)
-
-    @staticmethod
-    def forward(x: Any, index: Any, dim: int) -> Any:
-        if type(index) is np.ndarray:
-            return Pick.forward(x, index, dim)
-        return dispatch.active.gather(x, dim, index)  # on a GPU it checks the index each time
 
     @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:

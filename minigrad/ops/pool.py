@@ -22,6 +22,7 @@ from minigrad.tensor import Tensor, export, wrap
 class MaxPool2d(Op):
     """Maximum over windows: (y, positions in the flattened H * W plane)."""
 
+    repeats = True
     saves = ()
     saves_outputs = (1,)
     grad_name = "MaxPool2DWithIndicesBackward0"
@@ -30,12 +31,7 @@ class MaxPool2d(Op):
     def forward(
         x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
     ) -> Any:
-        options = dict(stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
-        return repeated.run("max_pool2d", x, kernel=kernel, **options)
-
-    @staticmethod
-    def again(x: Any, **window: Any) -> Any:
-        return repeated.again("max_pool2d", x, **window)
+        return dispatch.active.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
 
     @staticmethod
     def vjp(

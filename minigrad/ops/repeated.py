@@ -17,14 +17,6 @@ def _operation(name: str, **options: Any) -> Any:
     return lambda *arrays: getattr(dispatch.active, name)(*arrays, **options)
 
 
-def again(name: str, *arrays: Any, **options: Any) -> Any:
-    """The result of an operation by its remembered launches, or None: `Op.again`."""
-    if type(arrays[0]) is np.ndarray:
-        return None
-    operation = _operation(name, **options)
-    return dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *arrays)
-
-
 def run(name: str, *arrays: Any, **options: Any) -> Any:
     """The result of an operation, whose launches are remembered."""
     if type(arrays[0]) is np.ndarray:

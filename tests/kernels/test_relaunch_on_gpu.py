@@ -121,9 +121,7 @@ def test_another_precision_chooses_other_kernels(rng, backend):
 
 
 def test_a_full_table_begins_anew(rng, backend, monkeypatch):
-    from kernels.launchers import relaunch
-
-    monkeypatch.setattr(relaunch, "MAX_LAUNCHES", 3)
+    monkeypatch.setattr(relaunch_on_gpu._known, "limit", 3)
     for _ in range(3):
         for n in range(1, 8):
             a = there(rng, n)
