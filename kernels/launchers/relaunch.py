@@ -212,8 +212,9 @@ def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bo
         return False
     result = shown[0] if given else shown.pop()
     known = tuple(shown[1:] if given else shown)
-    of = plan.launch.of
-    first, second = ([Launch(*of, args=plan.arguments(known, result))] for _ in range(2))
+    kernel, grid, block = plan.launch.of
+    args = [plan.arguments(known, result) for _ in range(2)]
+    first, second = ([Launch(kernel, grid, block, found)] for found in args)
     runs = relaunch_on_gpu.repeats(second, first, [*shown, result])
     module = dispatch.dialect(plan.dialect.name)
     key = relaunch_on_gpu.key_of(module, plan.into if given else plan.operation, values)

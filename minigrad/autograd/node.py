@@ -419,7 +419,7 @@ def record(
 
 
 @functools.lru_cache(4096)
-def _forward(op: type[Op], **attrs: Any) -> Callable:
+def _forward(op: Any, **attrs: Any) -> Callable:
     """`forward` of an operation with these attributes, as a function of arrays."""
     return lambda *arrays: op.forward(*arrays, **attrs)
 
@@ -482,7 +482,7 @@ class Op:
         if again is not None:
             result = again(*arrays, **attrs)
         elif cls.repeats and Found.cupy is not None:
-            forward = _forward(cls, **attrs)
+            forward = _forward(cls, **attrs)  # type: ignore[arg-type]
             result = dispatch.relaunch(dispatch.tracer, dispatch.active, forward, *arrays)
         if result is None:
             result = cls._first(inputs, arrays, attrs)
@@ -506,7 +506,8 @@ class Op:
                 return cls.forward(*arrays, **attrs)
             with current.of(arrays):
                 if cls.repeats and type(arrays[0]) is not np.ndarray:
-                    return dispatch.together(_forward(cls, **attrs), *arrays)
+                    forward = _forward(cls, **attrs)  # type: ignore[arg-type]
+                    return dispatch.together(forward, *arrays)
                 return cls.forward(*arrays, **attrs)
         except Exception:
             check_devices(inputs)
