@@ -11,7 +11,8 @@
 // 5. register_2d    a thread keeps RM x RN results: RM + RN shared loads feed RM * RN products
 // 6. vectorised     16-byte loads, from far and from shared memory: a tile of a lies transposed, and
 //                   a thread's columns are neighbours
-// 7. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
+// 7. warp_tile      the threads of a warp form a compact tile too, and the packs of one lie apart:
+//                   fewer distinct shared addresses, no bank conflicts
 // 8. double_buffer  the next tiles are on their way while these are multiplied: matmul_async.cu
 // 9. tensor_core    16-bit elements, or (tensor_core_tf32) floats rounded: matmul_tensor.cu
 // 10. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
