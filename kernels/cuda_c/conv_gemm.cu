@@ -36,6 +36,18 @@ __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int
     }
 }
 
+// The place in a tile of a thread's column q. On a GPU columns are packs of 16 bytes, those of
+// neighbouring threads side by side: no two threads of a warp want the same bank of shared memory.
+// On a CPU they are neighbours, for vectors.
+template <class A, int BX, int RN>
+__device__ __forceinline__ int column(int tx, int q) {
+#ifdef __CUDA_ARCH__
+    constexpr int W = 16 / sizeof(A);
+    if constexpr (RN % W == 0) return q / W * W * BX + tx * W + q % W;
+#endif
+    return tx * RN + q;
+}
+
 // One block, (BX, BY) threads: BY * RM output channels x BX * RN positions of one group of one
 // image. w (groups * channels, terms); planes flat, `image` elements apart per (image, group);
 // y (images * groups * channels, OH * OW). `offset` is padded to a multiple of TK.
@@ -67,12 +79,17 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
             for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? A(start[q]) : A(0);
         }
         __syncthreads();
-        // One loop inside another, and the tiles read in place: g++ makes vectors of that.
+        // A GPU loads the next terms while it multiplies these; on a CPU one loop inside another, and
+        // the tiles read in place: g++ makes vectors of that.
+#ifdef __CUDA_ARCH__
+        #pragma unroll 8
+#else
         #pragma unroll 1
+#endif
         for (int i = 0; i < TK; ++i) {
             #pragma unroll
             for (int q = 0; q < RN; ++q) {
-                const A value = p_tile[i][tx * RN + q];
+                const A value = p_tile[i][column<A, BX, RN>(tx, q)];
                 #pragma unroll
                 for (int r = 0; r < RM; ++r) sum[q][r] += w_tile[i][ty * RM + r] * value;
             }
@@ -82,7 +99,7 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
     const long long zo = SPLIT ? (long long)blockIdx.z * (gridDim.x / tiles) + z : z;
     #pragma unroll
     for (int q = 0; q < RN; ++q) {
-        const int at = q0 + tx * RN + q, oh = at / width, ow = at % width;
+        const int at = q0 + column<A, BX, RN>(tx, q), oh = at / width, ow = at % width;
         if (at >= positions || ow >= out_w) continue;
         #pragma unroll
         for (int r = 0; r < RM; ++r) {
