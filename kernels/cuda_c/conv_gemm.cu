@@ -36,18 +36,6 @@ __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int
     }
 }
 
-// The place in a tile of a thread's column q. On a GPU columns are packs of 16 bytes, those of
-// neighbouring threads side by side: no two threads of a warp want the same bank of shared memory.
-// On a CPU they are neighbours, for vectors.
-template <class A, int BX, int RN>
-__device__ __forceinline__ int column(int tx, int q) {
-#ifdef __CUDA_ARCH__
-    constexpr int W = 16 / sizeof(A);
-    if constexpr (RN % W == 0) return q / W * W * BX + tx * W + q % W;
-#endif
-    return tx * RN + q;
-}
-
 // One block, (BX, BY) threads: BY * RM output channels x BX * RN positions of one group of one
 // image. w (groups * channels, terms); planes flat, `image` elements apart per (image, group);
 // y (images * groups * channels, OH * OW). `offset` is padded to a multiple of TK.
@@ -79,17 +67,23 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
             for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? A(start[q]) : A(0);
         }
         __syncthreads();
-        // A GPU loads the next terms while it multiplies these; on a CPU one loop inside another, and
-        // the tiles read in place: g++ makes vectors of that.
-#ifdef __CUDA_ARCH__
-        #pragma unroll 8
-#else
+        // On a CPU one loop inside another, and the tiles read in place: g++ makes vectors of that. A
+        // GPU loads the next terms while it multiplies these, and its threads' columns are packs of
+        // 16 bytes side by side: no two threads of a warp want the same bank of shared memory.
+#ifdef MINIGRAD_ON_CPU
         #pragma unroll 1
+#else
+        #pragma unroll 8
 #endif
         for (int i = 0; i < TK; ++i) {
             #pragma unroll
             for (int q = 0; q < RN; ++q) {
-                const A value = p_tile[i][column<A, BX, RN>(tx, q)];
+#ifdef MINIGRAD_ON_CPU
+                const A value = p_tile[i][tx * RN + q];
+#else
+                static_assert(RN % W == 0, "whole packs");
+                const A value = p_tile[i][q / W * W * BX + tx * W + q % W];
+#endif
                 #pragma unroll
                 for (int r = 0; r < RM; ++r) sum[q][r] += w_tile[i][ty * RM + r] * value;
             }
@@ -99,7 +93,11 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
     const long long zo = SPLIT ? (long long)blockIdx.z * (gridDim.x / tiles) + z : z;
     #pragma unroll
     for (int q = 0; q < RN; ++q) {
-        const int at = q0 + column<A, BX, RN>(tx, q), oh = at / width, ow = at % width;
+#ifdef MINIGRAD_ON_CPU
+        const int at = q0 + tx * RN + q, oh = at / width, ow = at % width;
+#else
+        const int at = q0 + q / W * W * BX + tx * W + q % W, oh = at / width, ow = at % width;
+#endif
         if (at >= positions || ow >= out_w) continue;
         #pragma unroll
         for (int r = 0; r < RM; ++r) {
