@@ -56,10 +56,10 @@ __device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0
     }
 }
 
-#ifdef __CUDA_ARCH__
-constexpr int TOGETHER = 8;  // steps: packs of the next are read while those of this are multiplied
-#else
+#ifdef MINIGRAD_ON_CPU
 constexpr int TOGETHER = 1;  // g++ makes vectors of the loops inside
+#else
+constexpr int TOGETHER = 8;  // steps: packs of the next are read while those of this are multiplied
 #endif
 
 // Adds the products of two tiles, a's transposed, to a thread's RM x RN results. It reads packs of
