@@ -56,19 +56,19 @@ __device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0
     }
 }
 
-#ifdef MINIGRAD_ON_CPU
-constexpr int TOGETHER = 1;  // g++ makes vectors of the loops inside
-#else
-constexpr int TOGETHER = 8;  // steps: packs of the next are read while those of this are multiplied
-#endif
-
 // Adds the products of two tiles, a's transposed, to a thread's RM x RN results. It reads packs of
 // 16 bytes, APART_A rows and APART_B columns from one to the next.
 template <int APART_A, int APART_B, class A, int TK, int PITCH_A, int PITCH_B, int RM, int RN>
 __device__ __forceinline__ void multiply_tiles(A (&sum)[RM][RN], A (&a_tile)[TK][PITCH_A],
                                                A (&b_tile)[TK][PITCH_B], int row_in, int col_in) {
     constexpr int W = 16 / sizeof(A);
-    #pragma unroll TOGETHER
+    // On a GPU packs of the next steps are read while those of this are multiplied; g++ makes vectors
+    // of the loops inside.
+#ifdef MINIGRAD_ON_CPU
+    #pragma unroll 1
+#else
+    #pragma unroll 8
+#endif
     for (int i = 0; i < TK; ++i) {
         Pack<A, W> av[RM / W], bv[RN / W];
         #pragma unroll
