@@ -124,8 +124,8 @@ def _version(
         return version
     gpu = on_gpu(like)
     packs = next((one for one in PACKS if one in own and not _refusal(one, geo, like)), None)
-    pays = packs and conv_mma.kernels_of(dialect, like.dtype).PAYS
-    if gpu and pays and min(rows, terms) >= MIN_PACKS:
+    filled = gpu and min(rows, terms) >= MIN_PACKS
+    if packs and filled and conv_mma.kernels_of(dialect, like.dtype).PAYS:
         return packs
     if dialect.conv_batch.pays(terms, sys.maxsize if sparse else rows, gpu):
         return "batch_gemm"
