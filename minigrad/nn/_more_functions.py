@@ -9,6 +9,7 @@ from typing import Any
 import minigrad
 from minigrad.ops import pool, random, volume
 from minigrad.ops.combine import pad
+from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor
 
@@ -203,8 +204,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     check_floating("pdist", input)
-    rows, columns = minigrad.triu_indices(input.shape[0], input.shape[0], 1, device=input.device)
-    return (input[rows] - input[columns]).norm(p, -1)
+    return pair_distances(input, p)
 
 
 def _alpha_dropout(input: Tensor, p: float, shape: tuple, inplace: bool) -> Tensor:
