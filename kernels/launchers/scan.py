@@ -159,8 +159,8 @@ def _scan_rows(dialect: Dialect, name: str, x, out, length: int, version: str) -
     if segments > 1:
         running = empty((blocks,), totals.dtype, x)
         _scan_rows(dialect, name, totals, running, segments, version)
-        constants = line, x.dtype
-        add = _plans.launch(name, version, kernels.offsets_kernel, constants, blocks, THREADS, x)
+        kernel = kernels.offsets_kernel
+        add = _plans.launch(name, version, kernel, (line, x.dtype), blocks, THREADS, x)
         add(out, running, length, segment, segments)
 
 

@@ -15,7 +15,10 @@ from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.tensor import Tensor, export, functions, wrap
 
-_LINES = {1: "norm1", 2: "norm2"}  # the reductions with kernels and gradients, by p
+_LINES: dict[float, str] = {
+    1: "norm1",
+    2: "norm2",
+}  # the reductions with kernels and gradients, by p
 
 
 def _weighted(difference: Tensor, y: Tensor, g: Tensor, line: str) -> Tensor:

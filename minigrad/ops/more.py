@@ -405,12 +405,15 @@ def unique_consecutive(
     xp = array_module(array)
     place = 0 if dim is None else normalize_dim(dim, array.ndim)
     flat = array.reshape(-1) if dim is None else xp.moveaxis(array, place, 0)
-    rows = flat.reshape(flat.shape[0], -1) if flat.size else flat.reshape(flat.shape[0], 1)
     starts = xp.ones(flat.shape[0], bool)
-    starts[1:] = (rows[1:] != rows[:-1]).any(1)
+    if flat.ndim == 1:
+        xp.not_equal(flat[1:], flat[:-1], out=starts[1:])
+    else:
+        rows = flat.reshape(flat.shape[0], -1) if flat.size else flat.reshape(flat.shape[0], 1)
+        starts[1:] = (rows[1:] != rows[:-1]).any(1)
     kept = flat[starts] if dim is None else xp.moveaxis(flat[starts], 0, place)
     results = [wrap(xp.ascontiguousarray(kept))]
-    group = xp.cumsum(starts) - 1
+    group = xp.cumsum(starts) - 1 if return_inverse or return_counts else None
     if return_inverse:
         results.append(wrap(group.reshape(array.shape if dim is None else -1)))
     if return_counts:
