@@ -283,7 +283,6 @@ def embedding_bag(
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, n = input.shape
-        ids = minigrad.arange(bags, device=input.device).repeat_interleave(n)
         input = input.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
         starts = offsets[:-1] if include_last_offset else offsets
@@ -299,6 +298,8 @@ def embedding_bag(
     if offsets is None and padding_idx is None and n and mode != "max":  # bags of one length
         groups = rows.reshape(bags, n, rows.shape[1])
         return groups.sum(1) if mode == "sum" else groups.mean(1)
+    if offsets is None:
+        ids = minigrad.arange(bags, device=input.device).repeat_interleave(n)
     counted = minigrad.ones(input.shape[0], dtype=rows.dtype, device=rows.device)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)

@@ -535,9 +535,14 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         vectors = _vectors(input, index, source)
         return index_copy(vectors[0], dim, *vectors[1:]).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
-    shape = input._array.shape
-    flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
-    return Put.apply(input, source, index=flat, accumulate=False)
+    shape, xp = input._array.shape, array_module(input._array)
+    if place or not source._array.size or input._array.dtype.kind == "c":
+        flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
+        return Put.apply(input, source, index=flat, accumulate=False)
+    last, chosen = xp.zeros(shape[0], np.int64), xp.zeros((shape[0], *[1] * len(shape[1:])), bool)
+    last[positions], chosen[positions] = xp.arange(positions.size), True
+    rows = index_select(source, 0, wrap(last))
+    return POINTWISE["where"](wrap(chosen), rows, input)
 
 
 @export()
