@@ -413,12 +413,14 @@ def unique_consecutive(
         starts[1:] = (rows[1:] != rows[:-1]).any(1)
     kept = flat[starts] if dim is None else xp.moveaxis(flat[starts], 0, place)
     results = [wrap(xp.ascontiguousarray(kept))]
-    group = xp.cumsum(starts) - 1 if return_inverse or return_counts else None
+    if not return_inverse and not return_counts:
+        return results[0]
+    group = xp.cumsum(starts) - 1
     if return_inverse:
         results.append(wrap(group.reshape(array.shape if dim is None else -1)))
     if return_counts:
         results.append(wrap(xp.bincount(group.astype(np.int64), minlength=int(starts.sum()))))
-    return results[0] if len(results) == 1 else tuple(results)
+    return tuple(results)
 
 
 @export(method=False)
