@@ -535,9 +535,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         return index_copy(x, dim, index, source).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
     xp, shape = array_module(input._array), input._array.shape
-    gradients = mode.enabled and (
-        input.requires_grad or source.requires_grad
-    )  # all slices have one
+    gradients = mode.enabled and (input.requires_grad or source.requires_grad)  # each slice has one
     if place or gradients or not source._array.size or input._array.dtype.kind == "c":
         flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
         return Put.apply(input, source, index=flat, accumulate=False)
@@ -690,7 +688,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = flat_positions(shape, tensors)
     if source._array.size < flat.size:
         raise RuntimeError(
-            f"masked_scatter: expected at least {flat.size} elements in source, got {source.numel()}"
+            f"masked_scatter: expected {flat.size} or more elements in source, got {source.numel()}"
         )
     return Put.apply(input, source.reshape(-1)[: flat.size], index=flat, accumulate=False)
 
