@@ -27,6 +27,7 @@ if str(ROOT) not in sys.path:
 SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 PAUSE = 0.01  # seconds before a turn: threads of the last one that look for work go to sleep
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib")
+GPU_PACKAGES = ("numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-nvvm")
 
 
 @dataclass
@@ -161,16 +162,18 @@ def _summary(values: list[float]) -> Timing:
 
 def environment(threads: int) -> dict:
     """The machine, the date and the versions, without which a figure means nothing."""
-    from minigrad.commands import doctor
+    from minigrad.commands import doctor, gpu
 
+    cards = ", ".join(card.name for card in gpu.query().gpus)
     versions = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in (*PACKAGES, *(GPU_PACKAGES if cards else ())):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
     return {
         "machine": f"{doctor.cpu_name()}, {doctor.cores()} cores, {platform.machine()}",
+        **({"gpu": f"{cards}, driver {gpu.driver_version()}"} if cards else {}),
         "date": datetime.date.today().isoformat(),
         "threads": threads,
         "command": f"python -m benchmarks.{Path(sys.argv[0]).stem} {' '.join(sys.argv[1:])}",

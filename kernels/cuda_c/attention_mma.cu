@@ -10,6 +10,7 @@
 #include "attention.cuh"
 
 constexpr int OWN = 64, WARPS = OWN / 16, THREADS = 32 * WARPS;  // rows and threads of a block
+constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;  // scores are in powers of 2: `ex2`
 
 // The sum or maximum over the 4 lanes that share a row of a fragment.
 __device__ __forceinline__ float quad_sum(float x) {
@@ -48,6 +49,22 @@ __device__ __forceinline__ void accumulate(float (&total)[1][D / 8][4], const fl
             load_fragments<D, true, true>(b, tile, q * 16, i * 8);
             multiply(total[0][q * 2], a, b[0], b[1], tile);
             multiply(total[0][q * 2 + 1], a, b[2], b[3], tile);
+        }
+    }
+}
+
+// sum (16 x OTHER) += own (16 x D), as fragments, @ tile (OTHER x D) transposed.
+template <int OTHER, int D, class T>
+__device__ __forceinline__ void multiply_held(float (&sum)[1][OTHER / 8][4],
+                                              const unsigned (&own)[D / 16][4], const T* tile) {
+    #pragma unroll
+    for (int i = 0; i < D / 16; ++i) {
+        #pragma unroll
+        for (int q = 0; q < OTHER / 16; ++q) {
+            unsigned b[4];
+            load_fragments<D, true, false>(b, tile, q * 16, i * 16);
+            multiply(sum[0][q * 2], own[i], b[0], b[1], tile);
+            multiply(sum[0][q * 2 + 1], own[i], b[2], b[3], tile);
         }
     }
 }
@@ -98,13 +115,21 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
     };
     start_rows<OWN, D>(query_tile, q + (long long)z * queries * width, row0, queries, width);
     start(first, 0);
+    wait_for_copies<0>();
+    __syncthreads();
+    unsigned query[D / 16][4];
+    #pragma unroll
+    for (int i = 0; i < D / 16; ++i) {
+        load_fragments<D, false, false>(query[i], query_tile, t / 32 * 16, i * 16);
+    }
+    const float unit = KIND == NONE ? scale * LOG2E : scale;
     float acc[1][D / 8][4] = {}, top[2] = {-infinity(), -infinity()}, total[2] = {};
     for (int c0 = first, slot = 0; c0 < end; c0 += OTHER, slot ^= 1) {
         start(c0 + OTHER, slot ^ 1);
         wait_for_copies<1>();
         __syncthreads();
         float s[1][OTHER / 8][4] = {}, most[2] = {top[0], top[1]};
-        multiply_step<D, D, false, D, true>(s, query_tile, key_tile[slot], t / 32 * 16, 0);
+        multiply_held<OTHER, D>(s, query, key_tile[slot]);
         const bool whole = KIND == NONE && c0 + OTHER <= keys && (!causal || c0 + OTHER <= row0 + 1);
         #pragma unroll
         for (int i = 0; i < OTHER / 8; ++i) {
@@ -112,10 +137,11 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
             for (int e = 0; e < 4; ++e) {
                 const int c = c0 + i * 8 + t % 4 * 2 + e % 2, r = mine + e / 2 * 8;
                 float& x = s[0][i][e];
-                x *= scale;
+                x *= unit;
                 if (!whole) {
                     const bool live = c < keys && r < queries && (!causal || c <= r);
                     x = live ? seen.template of<KIND>(x, r, c) : -infinity();
+                    if (KIND != NONE) x *= LOG2E;
                 }
                 most[e / 2] = fmaxf(most[e / 2], x);
             }
@@ -125,7 +151,7 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
         for (int h = 0; h < 2; ++h) {
             most[h] = quad_max(most[h]);
             base[h] = most[h] == -infinity() ? 0.0f : most[h];
-            shrink[h] = exp_of(top[h] - base[h]);
+            shrink[h] = exp2f(top[h] - base[h]);
             top[h] = most[h];
             total[h] *= shrink[h];
         }
@@ -133,7 +159,7 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
         for (int i = 0; i < OTHER / 8; ++i) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                s[0][i][e] = exp_of(s[0][i][e] - base[e / 2]);
+                s[0][i][e] = exp2f(s[0][i][e] - base[e / 2]);
                 total[e / 2] += s[0][i][e];
             }
         }
@@ -154,7 +180,7 @@ attention_mma(const T* q, const T* k, const T* v, const M* mask, U* out, float* 
         const int row = mine + h * 8;
         if (t % 4 == 0 && row < queries) {
             const float none = gridDim.y == 1 ? infinity() : -infinity();
-            lse[(long long)z * queries + row] = total[h] == 0.0f ? none : top[h] + log_of(total[h]);
+            lse[(long long)z * queries + row] = total[h] == 0.0f ? none : top[h] * LN2 + log_of(total[h]);
         }
     }
     out += ((long long)blockIdx.y * (gridDim.x / tiles) + z) * queries * width_v;
@@ -196,6 +222,18 @@ attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T
         }
         copies_end();
     };
+    // Of the queries in a thread's part of a fragment: its two rows, or two columns in 8.
+    constexpr int PAIRS = OF_KEYS ? OTHER / 8 : 1, STEP = OF_KEYS ? 1 : 8;
+    float lses[PAIRS][2], deltas[PAIRS][2];
+    auto load_rows = [&](int query, long long zq) {
+        #pragma unroll
+        for (int j = 0; j < PAIRS * 2; ++j) {
+            const int at = query + j / 2 * 8 + j % 2 * STEP;
+            lses[j / 2][j % 2] = at < queries ? lse[zq * queries + at] : 0.0f;
+            deltas[j / 2][j % 2] = at < queries ? delta[zq * queries + at] : 0.0f;
+        }
+    };
+    if (!OF_KEYS) load_rows(mine, z);
     start_rows<OWN, D>(own_tile_a, own_a + (long long)z * rows * width, row0, rows, width);
     start_rows<OWN, D>(own_tile_b, own_b + (long long)z * rows * width_v, row0, rows, width_v);
     start(0);
@@ -207,6 +245,7 @@ attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T
         const T *tile_a = tiles_a[i % 2], *tile_b = tiles_b[i % 2];
         const int zq = OF_KEYS ? z * group + i / per_head : z, c0 = first + i % per_head * OTHER;
         const Mask<M> seen(mask, zq, div, mod, step, queries, keys);
+        if (OF_KEYS) load_rows(c0 + t % 4 * 2, zq);
         float s[1][OTHER / 8][4] = {}, ds[1][OTHER / 8][4] = {};
         multiply_step<D, D, false, D, true>(s, own_tile_a, tile_a, warp_row, 0);
         multiply_step<D, D, false, D, true>(ds, own_tile_b, tile_b, warp_row, 0);
@@ -216,14 +255,14 @@ attention_mma_backward(const T* own_a, const T* own_b, const T* other_a, const T
             for (int e = 0; e < 4; ++e) {
                 const int c = c0 + j * 8 + t % 4 * 2 + e % 2, r = mine + e / 2 * 8;
                 const int query = OF_KEYS ? c : r, key = OF_KEYS ? r : c;
-                float p = 0.0f, grad = 0.0f;
-                if (c < others && r < rows && (!causal || key <= query)) {
-                    const long long row = (long long)zq * queries + query;
-                    p = exp_of(seen.template of<KIND>(s[0][j][e] * scale, query, key) - lse[row]);
-                    grad = p * (ds[0][j][e] - delta[row]);
-                }
+                const float row_lse = OF_KEYS ? lses[j % PAIRS][e % 2] : lses[0][e / 2];
+                const float row_delta = OF_KEYS ? deltas[j % PAIRS][e % 2] : deltas[0][e / 2];
+                const bool live = c < others && r < rows && (!causal || key <= query);
+                float x = s[0][j][e] * scale;
+                if (KIND != NONE && live) x = seen.template of<KIND>(x, query, key);
+                const float p = live ? exp2f((x - row_lse) * LOG2E) : 0.0f;
                 s[0][j][e] = p;
-                ds[0][j][e] = grad;
+                ds[0][j][e] = p * (ds[0][j][e] - row_delta);
             }
         }
         accumulate<D>(acc_a, ds, tile_a);

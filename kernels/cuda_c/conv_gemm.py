@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair, ceil_div
-from kernels.launchers.conv_gemm import GemmTile, GradTile, gpu_tile
+from kernels.launchers.conv_gemm import GemmTile, GradTile
 
 _kernel = family("conv_gemm.cu")
 
@@ -12,8 +12,9 @@ _kernel = family("conv_gemm.cu")
 def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     """The tile of implicit_gemm for the output channels of a group, the terms of a sum and the
     positions of a plane."""
-    if gpu:
-        return gpu_tile(channels, positions)
+    if gpu:  # 8 x 8 results a thread; fewer rows than that for few channels
+        by, rm = 16 if channels > 64 else 8, 8 if channels > 32 else 4
+        return GemmTile(16, by, rm, 8 if positions > 64 else 4, 16)
     return GemmTile(4, min(4, ceil_div(channels, 16)), 16, 8, 16 if terms <= 16 else 32)
 
 

@@ -11,7 +11,8 @@
 // 5. register_2d    a thread keeps RM x RN results: RM + RN shared loads feed RM * RN products
 // 6. vectorised     16-byte loads, from far and from shared memory: a tile of a lies transposed, and
 //                   a thread's columns are neighbours
-// 7. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
+// 7. warp_tile      the threads of a warp form a compact tile too, and the packs of one lie apart:
+//                   fewer distinct shared addresses, no bank conflicts
 // 8. double_buffer  the next tiles are on their way while these are multiplied: matmul_async.cu
 // 9. tensor_core    16-bit elements, or (tensor_core_tf32) floats rounded: matmul_tensor.cu
 // 10. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
@@ -151,9 +152,9 @@ register_2d(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, lo
     }
 }
 
-// Versions 6 and 7: where the RM x RN results of a thread lie in its block's TM x TN. RN columns
-// are neighbours, read from shared memory in packs; rows likewise.
-template <class T, class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK>
+// Versions 6 and 7: which of its block's TM x TN results are a thread's, in packs of 16 bytes.
+template <int APART_A, int APART_B, class T, class A, bool TA, bool TB, bool BIAS, int TM, int TN,
+          int RM, int RN, int TK>
 __device__ __forceinline__ void packed_product(const T* a, const T* b, const T* bias, T* c, int m,
                                                int n, int k, int row_in, int col_in) {
     constexpr int THREADS = TM / RM * (TN / RN), W = 16 / sizeof(A);
@@ -168,37 +169,30 @@ __device__ __forceinline__ void packed_product(const T* a, const T* b, const T* 
         if (TB) load_tile<TN, TK, THREADS, true>(b_tile, b, col0, k0, n, k, t);
         else load_tile<TK, TN, THREADS, false>(b_tile, b, k0, col0, k, n, t);
         __syncthreads();
-        multiply_tiles(sum, a_tile, b_tile, row_in, col_in);
+        multiply_tiles<APART_A, APART_B>(sum, a_tile, b_tile, row_in, col_in);
         __syncthreads();
     }
-    #pragma unroll
-    for (int r = 0; r < RM; ++r) {
-        #pragma unroll
-        for (int q = 0; q < RN; ++q) {
-            store<BIAS>(c, bias, sum[r][q], row0 + row_in + r, col0 + col_in + q, m, n);
-        }
-    }
+    store_results<BIAS, APART_A, APART_B>(c, bias, sum, row0 + row_in, col0 + col_in, m, n);
 }
 
 template <class T, class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK>
 __global__ void __launch_bounds__(TM / RM * (TN / RN))
 vectorised(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, long long stride_a,
            long long stride_b) {
+    constexpr int W = 16 / sizeof(A);  // a thread's results are neighbours
     const int row_in = threadIdx.x / (TN / RN) * RM, col_in = threadIdx.x % (TN / RN) * RN;
-    packed_product<T, A, TA, TB, BIAS, TM, TN, RM, RN, TK>(
+    packed_product<W, W, T, A, TA, TB, BIAS, TM, TN, RM, RN, TK>(
         a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, bias, c, m, n, k, row_in, col_in);
 }
 
-// A warp's 32 threads are 4 x 8: its tile is 4 RM x 8 RN, and the block's warps lie side by side.
 template <class T, class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK>
 __global__ void __launch_bounds__(TM / RM * (TN / RN))
 warp_tile(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, long long stride_a,
           long long stride_b) {
-    constexpr int ACROSS = TN / (8 * RN);  // warps side by side
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row_in = (warp / ACROSS * 4 + lane / 8) * RM;
-    const int col_in = (warp % ACROSS * 8 + lane % 8) * RN;
-    packed_product<T, A, TA, TB, BIAS, TM, TN, RM, RN, TK>(
+    constexpr int ACROSS = TN / (8 * RN);
+    const int row_in = row_in_block<A, RM, ACROSS>(threadIdx.x);
+    const int col_in = col_in_block<A, RN, ACROSS>(threadIdx.x);
+    packed_product<APART_ROWS<A>, APART_COLS<A>, T, A, TA, TB, BIAS, TM, TN, RM, RN, TK>(
         a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, bias, c, m, n, k, row_in, col_in);
 }
 

@@ -56,19 +56,25 @@ __device__ __forceinline__ void load_tile(A (*tile)[PITCH], const T* x, int row0
     }
 }
 
-// Adds the products of two tiles, a's transposed, to a thread's RM x RN results. Its rows, and its
-// columns, are neighbours and read in packs of 16 bytes.
-template <class A, int TK, int PITCH_A, int PITCH_B, int RM, int RN>
+// Adds the products of two tiles, a's transposed, to a thread's RM x RN results. It reads packs of
+// 16 bytes, APART_A rows and APART_B columns from one to the next.
+template <int APART_A, int APART_B, class A, int TK, int PITCH_A, int PITCH_B, int RM, int RN>
 __device__ __forceinline__ void multiply_tiles(A (&sum)[RM][RN], A (&a_tile)[TK][PITCH_A],
                                                A (&b_tile)[TK][PITCH_B], int row_in, int col_in) {
     constexpr int W = 16 / sizeof(A);
+    // On a GPU packs of the next steps are read while those of this are multiplied; g++ makes vectors
+    // of the loops inside.
+#ifdef MINIGRAD_ON_CPU
     #pragma unroll 1
+#else
+    #pragma unroll 8
+#endif
     for (int i = 0; i < TK; ++i) {
         Pack<A, W> av[RM / W], bv[RN / W];
         #pragma unroll
-        for (int r = 0; r < RM / W; ++r) av[r] = *(Pack<A, W>*)&a_tile[i][row_in + r * W];
+        for (int r = 0; r < RM / W; ++r) av[r] = *(Pack<A, W>*)&a_tile[i][row_in + r * APART_A];
         #pragma unroll
-        for (int q = 0; q < RN / W; ++q) bv[q] = *(Pack<A, W>*)&b_tile[i][col_in + q * W];
+        for (int q = 0; q < RN / W; ++q) bv[q] = *(Pack<A, W>*)&b_tile[i][col_in + q * APART_B];
         #pragma unroll
         for (int r = 0; r < RM; ++r) {
             #pragma unroll
@@ -77,4 +83,37 @@ __device__ __forceinline__ void multiply_tiles(A (&sum)[RM][RN], A (&a_tile)[TK]
             }
         }
     }
+}
+
+// Writes a thread's results, which lie in packs as `multiply_tiles` read them.
+template <bool BIAS, int APART_A, int APART_B, class U, class T, class A, int RM, int RN>
+__device__ __forceinline__ void store_results(U* c, const T* bias, const A (&sum)[RM][RN], int row0,
+                                              int col0, int m, int n) {
+    constexpr int W = 16 / sizeof(A);
+    #pragma unroll
+    for (int r = 0; r < RM; ++r) {
+        const int row = row0 + r / W * APART_A + r % W;
+        #pragma unroll
+        for (int q = 0; q < RN; ++q) {
+            store<BIAS>(c, bias, sum[r][q], row, col0 + q / W * APART_B + q % W, m, n);
+        }
+    }
+}
+
+// A warp's 32 threads are 4 x 8: its tile is 4 RM x 8 RN, and the warps of a block lie side by side,
+// ACROSS of them. The packs of neighbouring threads are neighbours, which no two banks of shared
+// memory conflict over, and so those of one thread lie apart.
+template <class A>
+constexpr int APART_ROWS = 4 * (16 / sizeof(A));
+template <class A>
+constexpr int APART_COLS = 8 * (16 / sizeof(A));
+
+template <class A, int RM, int ACROSS>
+__device__ __forceinline__ int row_in_block(int t) {
+    return t / 32 / ACROSS * 4 * RM + t % 32 / 8 * (16 / (int)sizeof(A));
+}
+
+template <class A, int RN, int ACROSS>
+__device__ __forceinline__ int col_in_block(int t) {
+    return t / 32 % ACROSS * 8 * RN + t % 8 * (16 / (int)sizeof(A));
 }

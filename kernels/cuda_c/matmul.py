@@ -43,6 +43,7 @@ class Tile(NamedTuple):
 
 
 GPU_LARGE, GPU_SMALL = Tile(128, 128, 8, 8, 16), Tile(64, 64, 4, 4, 16)
+GPU_BUFFERED = Tile(128, 128, 8, 16, 16)  # of six, the fastest on an H200 (benchmarks/results)
 CPU_TALL, CPU_FLAT = Tile(64, 64, 8, 16, 32), Tile(16, 64, 8, 16, 32)
 
 
@@ -54,8 +55,12 @@ def accumulator(dtype: np.dtype) -> str:
 def _pick_tile(acc_t: str, m: int, n: int, gpu: bool) -> Tile:
     if not gpu:
         return CPU_TALL if m > 16 else CPU_FLAT
-    large = acc_t == "float" and m >= 512 and n >= 512
-    return GPU_LARGE if large else GPU_SMALL
+    return GPU_LARGE if acc_t == "float" and _is_large(m, n) else GPU_SMALL
+
+
+def _is_large(m: int, n: int) -> bool:
+    """Whether large tiles make enough blocks for a GPU, as a guess."""
+    return m >= 512 and n >= 512
 
 
 def pick(product: Product) -> str:
@@ -67,11 +72,20 @@ def pick(product: Product) -> str:
         return "coalesced"
     wanted = ("wgmma", "mma_sync", "tensor_core")
     if compute_dtype(product.dtype) == product.dtype:
-        wanted = ("tensor_core_tf32",) if product.tf32 else ()
+        wanted = _for_wide(product)
     elif min(m, n) < 2 * BOX:  # most of a block of wgmma's would be outside
         wanted = wanted[1:]
     fit = (version for version in wanted if cc and not _refusal(version, product))
     return next(fit, "vectorised")
+
+
+def _for_wide(product: Product) -> tuple[str, ...]:
+    """Versions for elements that are summed in their own dtype, the best first."""
+    cc, wanted = product.cc, ("tensor_core_tf32",) * product.tf32
+    if product.dtype.name == "float32" and _is_large(product.m, product.n) and cc and cc >= (8, 0):
+        # 4096 x 4096 on an H200: 3.2 ms, and by `tensor_core_tf32` 4.5 ms
+        return ("double_buffer",) if cc == (9, 0) else (*wanted, "double_buffer")
+    return wanted
 
 
 def for_parts(version: str, dtype: np.dtype) -> str | None:
@@ -79,7 +93,8 @@ def for_parts(version: str, dtype: np.dtype) -> str | None:
     there is none."""
     if compute_dtype(dtype) != dtype:
         return "mma_sync" if version in ("mma_sync", "wgmma") else None
-    return version if version in ("coalesced", "vectorised", "tensor_core_tf32") else None
+    ours = ("coalesced", "vectorised", "double_buffer", "tensor_core_tf32")
+    return version if version in ours else None
 
 
 def check(version: str, product: Product) -> None:
@@ -133,6 +148,8 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     tile = _pick_tile(acc_t, m, n, gpu)
     if version in ("warp_tile", "double_buffer") and not gpu:
         tile = GPU_SMALL
+    if version == "double_buffer" and tile is GPU_LARGE:
+        tile = GPU_BUFFERED
     grid = (ceil_div(n, tile.tn), ceil_div(m, tile.tm), z)
     if version == "register_2d":
         by, bx = tile.tm // tile.rm, tile.tn // tile.rn

@@ -1,56 +1,98 @@
-// Matrix multiplication with two buffers: while a block multiplies one pair of tiles, `cp.async`
-// copies the next pair to shared memory, past the registers and without waiting (compute capability
-// 8.0 and later; before it, as an ordinary copy). Operands and launch are those of matmul.cu.
+// Matrix multiplication with two buffers: while a block multiplies one pair of tiles, the next pair
+// is on its way, and one barrier a step is enough. `cp.async` copies a tile as it lies in memory, in
+// packs of 16 bytes, past the registers (compute capability 8.0 and later; before it, as an ordinary
+// copy). Rows that run along k are stored down the columns of a tile: they wait in registers.
+// Operands, launch and a thread's results are those of `warp_tile` in matmul.cu.
 #include "matmul.cuh"
 #include "async.cuh"
 
-// The TK x SIZE corner at (k0, at) of a stored matrix, whose rows run along k where ALONG_K.
-template <int TK, int SIZE, int THREADS, bool ALONG_K, int PITCH, class A>
-__device__ __forceinline__ void start_tile(A (&tile)[TK][PITCH], const A* x, int k0, int at, int k,
-                                           int size, int t) {
-    for (int e = t; e < TK * SIZE; e += THREADS) {
-        const int i = ALONG_K ? e % TK : e / SIZE, r = ALONG_K ? e / TK : e % SIZE;
-        const bool inside = k0 + i < k && at + r < size;
-        const long long from = ALONG_K ? (long long)(at + r) * k + k0 + i
-                                       : (long long)(k0 + i) * size + at + r;
-        copy_async(&tile[i][r], x + (inside ? from : 0), inside);
+// The next TK x SIZE tile of a stored matrix x, (SIZE, k) where ALONG_K, else (k, SIZE).
+template <int TK, int SIZE, int THREADS, bool ALONG_K, class A>
+struct Coming {
+    static constexpr int W = 16 / sizeof(A), COUNT = TK * SIZE / W / THREADS;
+    static constexpr int ROW = (ALONG_K ? TK : SIZE) / W;  // packs in a row
+    static_assert(COUNT * W * THREADS == TK * SIZE, "each thread has as many packs");
+    Pack<A, W> held[COUNT];
+
+    // Starts the loads of the tile at k0 along k and `at` along the other axis; `packs` says that
+    // rows begin at multiples of 16 bytes.
+    template <int PITCH>
+    __device__ __forceinline__ void begin(A (&tile)[TK][PITCH], const A* x, int k0, int at, int k,
+                                          int size, bool packs, int t) {
+        const int rows = ALONG_K ? size : k, cols = ALONG_K ? k : size;
+        #pragma unroll
+        for (int j = 0; j < COUNT; ++j) {
+            const int r = (t + j * THREADS) / ROW, q = (t + j * THREADS) % ROW * W;
+            const int row = (ALONG_K ? at : k0) + r, col = (ALONG_K ? k0 : at) + q;
+            const bool inside = row < rows && col < cols;
+            const A* from = x + (inside ? (long long)row * cols + col : 0);
+            if (packs) {
+                if constexpr (!ALONG_K) {
+                    copy_async((Pack<A, W>*)&tile[r][q], (const Pack<A, W>*)from, inside);
+                } else {
+                    held[j] = inside ? *(const Pack<A, W>*)from : Pack<A, W>{};
+                }
+                continue;
+            }
+            #pragma unroll
+            for (int w = 0; w < W; ++w) {
+                const bool live = inside && col + w < cols;
+                if constexpr (!ALONG_K) copy_async(&tile[r][q + w], live ? from + w : x, live);
+                else held[j].at[w] = live ? from[w] : A(0);
+            }
+        }
     }
-}
+
+    // Stores what waits in registers.
+    template <int PITCH>
+    __device__ __forceinline__ void end(A (&tile)[TK][PITCH], int t) {
+        if constexpr (ALONG_K) {
+            #pragma unroll
+            for (int j = 0; j < COUNT; ++j) {
+                const int r = (t + j * THREADS) / ROW, q = (t + j * THREADS) % ROW * W;
+                #pragma unroll
+                for (int w = 0; w < W; ++w) tile[q + w][r] = held[j].at[w];
+            }
+        }
+    }
+};
 
 template <class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK>
-__global__ void __launch_bounds__(TM / RM * (TN / RN))
+__global__ void __launch_bounds__(TM / RM * (TN / RN), 2)
 double_buffer(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, long long stride_a,
               long long stride_b) {
-    constexpr int THREADS = TM / RM * (TN / RN), W = 16 / sizeof(A);
+    constexpr int THREADS = TM / RM * (TN / RN), W = 16 / sizeof(A), ACROSS = TN / (8 * RN);
     __shared__ __align__(16) A a_tile[2][TK][TM + W];
     __shared__ __align__(16) A b_tile[2][TK][TN + W];
     const int t = threadIdx.x, row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
-    const int row_in = t / (TN / RN) * RM, col_in = t % (TN / RN) * RN;
+    const int row_in = row_in_block<A, RM, ACROSS>(t), col_in = col_in_block<A, RN, ACROSS>(t);
     a += blockIdx.z * stride_a;
     b += blockIdx.z * stride_b;
+    const bool packs_a = (TA ? m : k) % W == 0 && aligned16(a);
+    const bool packs_b = (TB ? k : n) % W == 0 && aligned16(b);
+    Coming<TK, TM, THREADS, !TA, A> next_a;
+    Coming<TK, TN, THREADS, TB, A> next_b;
     A sum[RM][RN] = {};
-    start_tile<TK, TM, THREADS, !TA>(a_tile[0], a, 0, row0, k, m, t);
-    start_tile<TK, TN, THREADS, TB>(b_tile[0], b, 0, col0, k, n, t);
-    copies_end();
+    next_a.begin(a_tile[0], a, 0, row0, k, m, packs_a, t);
+    next_b.begin(b_tile[0], b, 0, col0, k, n, packs_b, t);
+    next_a.end(a_tile[0], t);
+    next_b.end(b_tile[0], t);
     int now = 0;
     for (int k0 = 0; k0 < k; k0 += TK, now ^= 1) {
-        if (k0 + TK < k) {
-            start_tile<TK, TM, THREADS, !TA>(a_tile[now ^ 1], a, k0 + TK, row0, k, m, t);
-            start_tile<TK, TN, THREADS, TB>(b_tile[now ^ 1], b, k0 + TK, col0, k, n, t);
-            copies_end();
-            wait_for_copies<1>();
-        } else {
-            wait_for_copies<0>();
+        copies_end();
+        wait_for_copies<0>();
+        __syncthreads();  // this step's tiles are there, and nobody reads those of the last
+        const bool more = k0 + TK < k;
+        if (more) {
+            next_a.begin(a_tile[now ^ 1], a, k0 + TK, row0, k, m, packs_a, t);
+            next_b.begin(b_tile[now ^ 1], b, k0 + TK, col0, k, n, packs_b, t);
         }
-        __syncthreads();  // every thread's copies are there
-        multiply_tiles(sum, a_tile[now], b_tile[now], row_in, col_in);
-        __syncthreads();  // before the next step overwrites them
-    }
-    #pragma unroll
-    for (int r = 0; r < RM; ++r) {
-        #pragma unroll
-        for (int q = 0; q < RN; ++q) {
-            store<BIAS>(c, bias, sum[r][q], row0 + row_in + r, col0 + col_in + q, m, n);
+        multiply_tiles<APART_ROWS<A>, APART_COLS<A>>(sum, a_tile[now], b_tile[now], row_in, col_in);
+        if (more) {
+            next_a.end(a_tile[now ^ 1], t);
+            next_b.end(b_tile[now ^ 1], t);
         }
     }
+    store_results<BIAS, APART_ROWS<A>, APART_COLS<A>>(c, bias, sum, row0 + row_in, col0 + col_in, m,
+                                                      n);
 }

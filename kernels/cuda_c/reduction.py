@@ -24,8 +24,9 @@ def _function(head: str, types: dict[str, str], text: str, dtype: np.dtype, cast
 
 
 @functools.cache
-def _text(name: str, read: np.dtype, dtype: np.dtype, first: bool, last: bool) -> str:
-    """The source for elements of dtype `read` and a result of `dtype`.
+def line_text(name: str, read: np.dtype, dtype: np.dtype, first: bool, last: bool) -> str:
+    """What stands before a file of kernels: the types and functions of a line, for elements of
+    dtype `read` and a result of `dtype`.
 
     first, last: whether this pass sees the elements themselves, and whether it leaves the final
     result; passes in between hand on accumulators.
@@ -54,9 +55,15 @@ def _text(name: str, read: np.dtype, dtype: np.dtype, first: bool, last: bool) -
             *(f"typedef {c_type} {letter};" for letter, c_type in types),
             f"#define START {start}",
             *functions,
-            source("reduction.cu"),
+            "",
         ]
     )
+
+
+@functools.cache
+def _text(*key) -> str:
+    """The source for the arguments of `line_text`."""
+    return line_text(*key) + source("reduction.cu")
 
 
 def _with_results(x, out, *numbers):

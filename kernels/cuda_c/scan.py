@@ -1,36 +1,57 @@
-"""The kernels of scan.cu."""
+"""The kernels of scan.cu for a line of the reduction table."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from kernels.cuda_c.common import Kernel, as_passed, family, storage_type
-from kernels.launchers.scan import accumulator
+from kernels.cuda_c.common import Kernel, as_passed, source
+from kernels.cuda_c.reduction import line_text
 
-_kernel = family("scan.cu")
 _VERSIONS = {"hillis_steele": "HillisSteele", "blelloch": "Blelloch", "shuffle": "Shuffle"}
 
 
-def _types(dtype: np.dtype) -> tuple[str, str]:
-    return storage_type(dtype), storage_type(accumulator(dtype))
+@functools.cache
+def _text(line: str, dtype: np.dtype, total: np.dtype | None = None) -> str:
+    return line_text(line, dtype, total or dtype, True, False) + source("scan.cu")
 
 
-def rows_kernel(version: str, dtype: np.dtype) -> Kernel:
+def rows_kernel(line: str, version: str, dtype: np.dtype) -> Kernel:
     """kernel(x, out, totals, length, segment, segments): a block per segment of a row."""
-    return _kernel("scan_rows", (), (*_types(dtype), _VERSIONS[version]), as_passed)
+    return Kernel(_text(line, dtype), "scan_rows", (), (_VERSIONS[version],), as_passed)
 
 
-def offsets_kernel(dtype: np.dtype) -> Kernel:
-    """kernel(out, sums, length, segment, segments): add to each segment the sum of those before."""
-    return _kernel("add_offsets", (), _types(dtype), as_passed)
+def offsets_kernel(line: str, dtype: np.dtype) -> Kernel:
+    """kernel(out, totals, length, segment, segments): combine with each segment those before it,
+    whose running totals are given."""
+    return Kernel(_text(line, dtype), "add_offsets", (), (), as_passed)
 
 
-def columns_kernel(dtype: np.dtype, total: np.dtype) -> Kernel:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which adds in
-    the dtype `total`."""
+def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Kernel:
+    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which
+    combines in the dtype `total`."""
 
     def arguments(x, out, length, inner):
         return x, out, x.size // length, length, inner
 
-    types = storage_type(dtype), storage_type(total)
-    return _kernel("scan_columns", (), types, arguments)
+    return Kernel(_text(line, dtype, total), "scan_columns", (), (), arguments)
+
+
+def extrema_rows_kernel(line: str, dtype: np.dtype, first: bool) -> Kernel:
+    """kernel(x, positions, values, places, best, found, length, segment, segments)."""
+    return Kernel(_text(line, dtype), "scan_extrema", (), (first,), as_passed)
+
+
+def extrema_offsets_kernel(line: str, dtype: np.dtype) -> Kernel:
+    """kernel(values, places, best, found, length, segment, segments)."""
+    return Kernel(_text(line, dtype), "spread_extrema", (), (), as_passed)
+
+
+def extrema_columns_kernel(line: str, dtype: np.dtype) -> Kernel:
+    """kernel(x, values, places, length, inner) over (outer, length, inner): a thread per column."""
+
+    def arguments(x, values, places, length, inner):
+        return x, values, places, x.size // length, length, inner
+
+    return Kernel(_text(line, dtype), "scan_extrema_columns", (), (), arguments)

@@ -74,6 +74,9 @@ def translate(
             call(nvrtc.nvrtcAddNameExpression, program, name.encode())
         standard = () if any("std=" in option for option in options) else ("-std=c++17",)
         given = [f"--gpu-architecture={architecture}", *standard, *options, *_include_folders()]
+        # Where there is a driver, NVRTC 12.9 and later finds code that it made of the same source
+        # before, whether or not with -ftz=true (seen with 13.0).
+        given += ["--no-cache"] if nvrtc.nvrtcVersion()[1:] >= (12, 9) else []
         encoded = [option.encode() for option in given]
         call(nvrtc.nvrtcCompileProgram, program, len(encoded), encoded)
         entries = [call(nvrtc.nvrtcGetLoweredName, program, n.encode()).decode() for n in names]

@@ -8,8 +8,9 @@
                    (conv_gemm); a 1x1 kernel reads x as it is
 4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
                    operands and the result lie, so a stride needs no zeros between
-5. mma_sync        CUDA C, 16-bit elements: such a product on tensor cores (conv_mma); channels lie
-                   last, so that tables count packs of 8
+5. double_buffer   CUDA C, float32: such a product with channels last, so that tables count packs,
+                   and the next ones come while these are multiplied (conv_async)
+6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a
@@ -21,7 +22,7 @@ from __future__ import annotations
 import math
 import sys
 
-from numpy import ndarray
+from numpy import float32, ndarray
 
 from kernels.families import Family, Operation, Shape, as_for, floats, normal, ones
 from kernels.launchers import conv_batch, conv_gemm, conv_mma
@@ -59,9 +60,12 @@ BACKWARD_WEIGHT = {
     "implicit_gemm": "lanes along the output, a tile of sums each",
     "batch_gemm": "one product whose terms are the positions of all images",
 }
-MMA = {"mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)"}
-GEMMS = {"implicit_gemm": conv_gemm, "batch_gemm": conv_batch, "mma_sync": conv_mma}
-MIN_MMA = 16  # fewer rows of results, or terms: most of a tile is empty
+PACKS = {
+    "double_buffer": "float32: channels last, so that cp.async copies packs of the next terms",
+    "mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)",
+}
+GEMMS = {"implicit_gemm": conv_gemm, "batch_gemm": conv_batch, **dict.fromkeys(PACKS, conv_mma)}
+MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins,
 LONG_SUM = 32  # on a CPU unless a sum has so many terms
 
@@ -88,8 +92,19 @@ def _check_geometry(name: str, geo: Geometry) -> None:
 
 
 def _by_dialect(simple: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The versions of each dialect: CUDA C alone has one on tensor cores."""
-    return {"numba": simple, "cupy": {**simple, **MMA}}
+    """The versions of each dialect: CUDA C alone has those that copy packs."""
+    return {"numba": simple, "cupy": {**simple, **PACKS}}
+
+
+def _refusal(version: str, geo: Geometry, like) -> str | None:
+    """Why a version of PACKS does not take the operands; None where it does."""
+    if version == "mma_sync":
+        refusal = refusal_of_mma(like.dtype, compute_capability(like))
+    else:
+        refusal = None if like.dtype == float32 else f"takes float32, not {like.dtype}"
+    if refusal is None and not conv_mma.fits(geo):
+        refusal = "counts in 32 bits, and the arrays are larger"
+    return refusal
 
 
 def _version(
@@ -103,16 +118,15 @@ def _version(
     """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
-    refusal = refusal_of_mma(like.dtype, compute_capability(like))
-    if refusal is None and not conv_mma.fits(geo):
-        refusal = "counts in 32 bits, and the arrays are larger"
-    if version == "mma_sync" and refusal:
-        raise ValueError(f"{name}: version 'mma_sync' {refusal}; leave version out")
+    if version in PACKS and (refusal := _refusal(version, geo, like)):
+        raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
         return version
     gpu = on_gpu(like)
-    if gpu and "mma_sync" in own and not refusal and min(rows, terms) >= MIN_MMA:
-        return "mma_sync"
+    packs = next((one for one in PACKS if one in own and not _refusal(one, geo, like)), None)
+    filled = gpu and min(rows, terms) >= MIN_PACKS
+    if packs and filled and conv_mma.kernels_of(dialect, like.dtype).PAYS:
+        return packs
     if dialect.conv_batch.pays(terms, sys.maxsize if sparse else rows, gpu):
         return "batch_gemm"
     long_sums = not gpu and terms >= LONG_SUM
@@ -340,7 +354,7 @@ def _problem(first: Shape, second: Shape, *more):
 def _cases(rng, versions):
     odd = (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2
     for chosen, x_shape, w_shape, *options in [
-        ((None, "direct", "tiled", "batch_gemm", "mma_sync"), *odd),
+        ((None, "direct", "tiled", "batch_gemm", *PACKS), *odd),
         ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     ]:

@@ -1,4 +1,4 @@
-"""Running sums: rows by segments, other axes by columns."""
+"""Running sums, products and extrema: rows by segments, other axes by columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kernels.families import Family, Operation, floats, like_first, normal, ones
+from kernels.families import Family, Operation, Versions, floats, like_first, normal, ones
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -18,6 +18,7 @@ from kernels.launchers.common import (
     splits,
 )
 from kernels.launchers.plans import Plans
+from kernels.launchers.reduction import accumulator_dtype
 from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 
@@ -26,16 +27,16 @@ VERSIONS = {
     "blelloch": "sums up a tree and back down: work of order n",
     "shuffle": "warps scan in registers, one warp scans the warps' sums",
 }
+EXTREMA = {
+    "shuffle": "warps exchange values and places in registers, then all take the winner so far"
+}
 THREADS = 256
 CPU_ROWS = 4  # that a block on a CPU takes, a thread each
 SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for more blocks on a GPU
 LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
 
-def accumulator(dtype: np.dtype) -> np.dtype:
-    """What elements of the dtype are added in."""
-    return dtype if dtype.kind == "f" else np.dtype(np.int64)
-
+LINES = {"cumsum": "sum", "cumprod": "prod", "cummax": "argmax", "cummin": "argmin"}
 
 _plans = Plans()
 
@@ -50,59 +51,169 @@ def cumsum(
     of a block take turns anyway, a thread per row). Raises IndexError for an axis that is not
     there, ValueError for a version that does not fit.
     """
-    check_version("cumsum", version, VERSIONS)
+    return _combined(dialect, "cumsum", x, axis, version)
+
+
+@remembered(1)
+def cumprod(
+    dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
+) -> np.ndarray:
+    """Inclusive running product along `axis`, as `cumsum` is the sum."""
+    return _combined(dialect, "cumprod", x, axis, version)
+
+
+@remembered(1)
+def cummax(
+    dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Running maximum along `axis` and its places there (int64): of equal elements the last one. A
+    NaN is larger than all numbers. `version` and errors are those of `cumsum`."""
+    return _extrema(dialect, "cummax", x, axis, version)
+
+
+@remembered(1)
+def cummin(
+    dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Running minimum along `axis` and its places there, as `cummax`; a NaN is the smallest."""
+    return _extrema(dialect, "cummin", x, axis, version)
+
+
+def _checked(name: str, x, axis: int, version: str | None, versions: Versions) -> int:
+    """The axis, not negative."""
+    check_version(name, version, versions)
     if not -max(x.ndim, 1) <= axis < max(x.ndim, 1):
-        raise IndexError(f"cumsum: axis {axis} is out of range for {x.ndim} dimensions")
+        raise IndexError(f"{name}: axis {axis} is out of range for {x.ndim} dimensions")
+    axis %= max(x.ndim, 1)
+    if version is not None and x.size and math.prod(x.shape[axis + 1 :]) > 1:
+        raise ValueError(f"{name}: version {version!r} scans along the last axis, not {axis}")
+    return axis
+
+
+def _combined(dialect: Dialect, name: str, x, axis: int, version: str | None):
+    """Running sums or products, with a version for rows or by columns."""
+    axis = _checked(name, x, axis, version, VERSIONS)
     compute = compute_dtype(x.dtype)
     if compute != x.dtype:
-        return cast(dialect, cumsum(dialect, cast(dialect, x, compute), axis, version), x.dtype)
-    axis %= max(x.ndim, 1)
-    length = x.shape[axis] if x.ndim else 1
-    inner = math.prod(x.shape[axis + 1 :])
+        wide = _combined(dialect, name, cast(dialect, x, compute), axis, version)
+        return cast(dialect, wide, x.dtype)
     out = empty(x.shape, x.dtype, x)
     if x.size == 0:
         return out
+    length, inner = _sizes(x, axis)
     flat = contiguous(x).ravel()
     if inner == 1 and (version is not None or on_gpu(x)):
-        _scan_rows(dialect, flat, out.ravel(), length, version or "shuffle")
-    elif version is not None:
-        raise ValueError(f"cumsum: version {version!r} scans along the last axis, not {axis}")
-    else:
-        threads = CPU_ROWS if inner == 1 else THREADS
-        grid = ceil_div(x.size // length, threads)
-        if on_gpu(x) and length >= LONG_COLUMN and splits(grid, length, LONG_COLUMN // 2) > 1:
-            rows = cumsum(dialect, copy(dialect, x.swapaxes(axis, -1)))
-            return copy(dialect, rows.swapaxes(axis, -1))
-        dtypes = x.dtype, _total(x)
-        kernel = dialect.scan.columns_kernel
-        launch = _plans.launch("cumsum", "columns", kernel, dtypes, grid, threads, x)
-        launch(flat, out.ravel(), length, inner)
+        _scan_rows(dialect, name, flat, out.ravel(), length, version or "shuffle")
+        return out
+    grid, threads = _columns(x, length, inner)
+    if _rows_are_better(x, length, grid):
+        rows = _combined(dialect, name, copy(dialect, x.swapaxes(axis, -1)), -1, None)
+        return copy(dialect, rows.swapaxes(axis, -1))
+    constants = LINES[name], x.dtype, _total(x)
+    kernel = dialect.scan.columns_kernel
+    launch = _plans.launch(name, "columns", kernel, constants, grid, threads, x)
+    launch(flat, out.ravel(), length, inner)
     return out
 
 
+def _sizes(x, axis: int) -> tuple[int, int]:
+    """The length of the scans, and how many are side by side in memory."""
+    return x.shape[axis] if x.ndim else 1, math.prod(x.shape[axis + 1 :])
+
+
+def _columns(x, length: int, inner: int) -> tuple[int, int]:
+    """Blocks and their threads, one per column."""
+    threads = CPU_ROWS if inner == 1 else THREADS
+    return ceil_div(x.size // length, threads), threads
+
+
+def _rows_are_better(x, length: int, blocks: int) -> bool:
+    """Whether a GPU has so few columns that they are copied to rows."""
+    return on_gpu(x) and length >= LONG_COLUMN and splits(blocks, length, LONG_COLUMN // 2) > 1
+
+
 def _total(x) -> np.dtype:
-    """What a thread adds all of a column in: float64 where that costs nothing."""
-    return np.dtype(np.float64) if x.dtype == np.float32 and not on_gpu(x) else accumulator(x.dtype)
+    """What a thread combines all of a column in: float64 where that costs nothing."""
+    double = x.dtype == np.float32 and not on_gpu(x)
+    return np.dtype(np.float64) if double else accumulator_dtype("sum", x.dtype)
 
 
-def _scan_rows(dialect: Dialect, x, out, length: int, version: str) -> None:
-    """Scan each row of flat x (rows, length) into out."""
+def _segments(x, length: int) -> tuple[int, int, int]:
+    """For flat x (rows, length): the length of a segment, segments per row, blocks in all."""
     rows, segment = x.size // length, SEGMENT
     if on_gpu(x):
         wanted = max(splits(rows, length, LEAST_SEGMENT), ceil_div(length, SEGMENT))
         segment = ceil_div(ceil_div(length, wanted), THREADS) * THREADS
     segments = ceil_div(length, segment)
-    blocks = rows * segments
-    totals = empty((blocks,), accumulator(x.dtype), x)
-    kernel = dialect.scan.rows_kernel
-    scan = _plans.launch("cumsum", version, kernel, (version, x.dtype), blocks, THREADS, x)
+    return segment, segments, rows * segments
+
+
+def _scan_rows(dialect: Dialect, name: str, x, out, length: int, version: str) -> None:
+    """Scan each row of flat x (rows, length) into out."""
+    segment, segments, blocks = _segments(x, length)
+    line, kernels = LINES[name], dialect.scan
+    totals = empty((blocks,), accumulator_dtype(line, x.dtype), x)
+    constants = line, version, x.dtype
+    scan = _plans.launch(name, version, kernels.rows_kernel, constants, blocks, THREADS, x)
     scan(x, out, totals, length, segment, segments)
     if segments > 1:
-        sums = empty((blocks,), totals.dtype, x)
-        _scan_rows(dialect, totals, sums, segments, version)
-        kernel = dialect.scan.offsets_kernel
-        add = _plans.launch("cumsum", version, kernel, (x.dtype,), blocks, THREADS, x)
-        add(out, sums, length, segment, segments)
+        running = empty((blocks,), totals.dtype, x)
+        _scan_rows(dialect, name, totals, running, segments, version)
+        kernel = kernels.offsets_kernel
+        add = _plans.launch(name, version, kernel, (line, x.dtype), blocks, THREADS, x)
+        add(out, running, length, segment, segments)
+
+
+def _extrema(dialect: Dialect, name: str, x, axis: int, version: str | None):
+    """Running extrema and their places, with a version for rows or by columns."""
+    axis = _checked(name, x, axis, version, EXTREMA)
+    if x.dtype.kind == "b":
+        values, places = _extrema(dialect, name, x.view(np.uint8), axis, version)
+        return values.view(x.dtype), places
+    if x.dtype == np.uint64:
+        raise TypeError(f"{name}: uint64 is not ordered by this kernel; cast to int64 first")
+    values, places = empty(x.shape, x.dtype, x), empty(x.shape, np.dtype(np.int64), x)
+    if x.size == 0:
+        return values, places
+    length, inner = _sizes(x, axis)
+    flat, results = contiguous(x).ravel(), (values.ravel(), places.ravel())
+    if inner == 1 and (version is not None or on_gpu(x)):
+        _scan_extrema(dialect, name, flat, None, *results, length)
+        return values, places
+    grid, threads = _columns(x, length, inner)
+    if _rows_are_better(x, length, grid):
+        found = _extrema(dialect, name, copy(dialect, x.swapaxes(axis, -1)), -1, None)
+        values, places = (copy(dialect, rows.swapaxes(axis, -1)) for rows in found)
+        return values, places
+    constants = LINES[name], x.dtype
+    kernel = dialect.scan.extrema_columns_kernel
+    launch = _plans.launch(name, "columns", kernel, constants, grid, threads, x)
+    launch(flat, *results, length, inner)
+    return values, places
+
+
+def _scan_extrema(dialect: Dialect, name: str, x, positions, values, places, length: int) -> None:
+    """Scan each row of flat x (rows, length); positions: of x's elements, None for their own."""
+    segment, segments, blocks = _segments(x, length)
+    line, kernels, version = LINES[name], dialect.scan, "shuffle"
+    best = empty((blocks,), accumulator_dtype(line, x.dtype), x)
+    found = empty((blocks,), places.dtype, x)
+    constants = line, x.dtype, positions is None
+    kernel = kernels.extrema_rows_kernel
+    scan = _plans.launch(name, version, kernel, constants, blocks, THREADS, x)
+    positions = places if positions is None else positions  # which are then not read
+    scan(x, positions, values, places, best, found, length, segment, segments)
+    if segments > 1:
+        running = empty((blocks,), best.dtype, x), empty((blocks,), found.dtype, x)
+        _scan_extrema(dialect, name, best, found, *running, segments)
+        kernel = kernels.extrema_offsets_kernel
+        spread = _plans.launch(name, version, kernel, (line, x.dtype), blocks, THREADS, x)
+        spread(values, places, *running, length, segment, segments)
+
+
+def _with_places(x, *_, **__):
+    """The cost of running extrema."""
+    return [(x.shape, x.dtype), (x.shape, np.dtype(np.int64))], x.size
 
 
 def _problem(version: str):
@@ -112,29 +223,39 @@ def _problem(version: str):
 def _cases(rng, versions):
     for version in VERSIONS:
         yield "cumsum", (normal(rng, (2, 17_001)),), {"version": version}, 1000
-    yield "cumsum", (normal(rng, (5, 33, 2)), 1), {}, 33
+        yield "cumprod", (_near_one(rng, 2, 17_001),), {"version": version}, 1000
+    for name, x in (("cumsum", normal(rng, (5, 33, 2))), ("cumprod", _near_one(rng, 5, 33, 2))):
+        yield name, (x, 1), {}, 33
     yield "cumsum", (normal(rng, (7, 1025)),), {}, 1000
+    for name in ("cummax", "cummin"):
+        tied = np.round(normal(rng, (2, 17_001)) * 4)  # of equal elements the last one
+        tied[1, 9_000] = np.nan
+        yield name, (tied,), {"version": "shuffle"}, 1
+        yield name, (tied[:, :990].reshape(5, 33, 12), 1), {}, 1
+        yield name, (tied[:, :1025],), {}, 1
+
+
+def _near_one(rng, *shape: int) -> np.ndarray:
+    """Elements whose products neither vanish nor overflow."""
+    return np.exp(normal(rng, shape) / 256)
 
 
 def _compiled(versions):
-    for version in versions("cumsum"):
-        yield "cumsum", (ones(2, 33_001),), {"version": version}
-    yield "cumsum", (ones(3, 29, 43), 1), {}
+    for name in LINES:
+        for version in versions(name):
+            yield name, (ones(2, 33_001),), {"version": version}
+        yield name, (ones(3, 29, 43), 1), {}
 
 
+BY_SHAPE = {
+    "columns": "a thread per column, for an axis that is not the last; on a CPU also a thread per"
+    " row"
+}
 FAMILY = Family(
     "scan",
     (
-        Operation(
-            cumsum,
-            like_first(1),
-            _problem,
-            VERSIONS,
-            by_shape={
-                "columns": "a thread per column, for an axis that is not the last; on a CPU also"
-                " a thread per row"
-            },
-        ),
+        *(Operation(f, like_first(1), _problem, VERSIONS, BY_SHAPE) for f in (cumsum, cumprod)),
+        *(Operation(f, _with_places, _problem, EXTREMA, BY_SHAPE) for f in (cummax, cummin)),
     ),
     _cases,
     _compiled,

@@ -1,17 +1,22 @@
-"""Running sums (inclusive scans) along any axis.
+"""Running sums, products and extrema (inclusive scans) along any axis.
 
-n elements take n - 1 additions and 2 n elements of memory traffic; the parallel versions do more
-additions, so that more threads work at once.
+Every kernel works for any line of `kernels.reduction`: `combine` and the identity START are those
+of the line, A is the type of the accumulator. n elements take n - 1 combinations and 2 n elements
+of memory traffic; the parallel versions do more combinations, so that more threads work at once.
 
 Versions, which differ in how a block scans a tile of 256 elements:
 1. hillis_steele: log2(256) steps, in each of which every element adds the one `stride` before it
-   (Hillis and Steele, 1986): short, but n log n additions
-2. blelloch: a tree of sums upward and back down (Blelloch, 1990): 2 n additions, a barrier per step
-3. shuffle: each warp scans in registers, then the first warp scans the warps' sums: two barriers
+   (Hillis and Steele, 1986): short, but n log n combinations
+2. blelloch: a tree of sums upward and back down (Blelloch, 1990): 2 n combinations, a barrier per
+   step
+3. shuffle: each warp scans in registers, then all add the sums of the warps before: two barriers
 
-A block loops over the tiles of its segment of a row and carries the sum. Rows longer than one
-segment take three launches: scan the segments, scan their sums, add those to the segments.
+A block loops over the tiles of its segment of a row and carries the total. Rows longer than one
+segment take three launches: scan the segments, scan their totals, add those to the segments.
 Along other axes than the last, neighbouring threads take neighbouring columns.
+
+Extrema carry two numbers, a value and its place, of which the later one stays where values are
+equal; a NaN beats all that is before it. They are there as `shuffle` and by columns.
 """
 
 from __future__ import annotations
@@ -21,8 +26,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.launchers.scan import THREADS, accumulator
+from kernels.launchers.scan import THREADS
 from kernels.numba_cuda.common import array, signature
+from kernels.numba_cuda.reduction import functions
 from kernels.simt import cuda
 
 WARPS = THREADS // 32
@@ -30,12 +36,13 @@ FULL = 0xFFFFFFFF
 
 
 @functools.cache
-def rows_kernel(version: str, dtype: np.dtype) -> Callable:
+def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
     """kernel(x, out, totals, length, segment, segments): a block per segment of a row.
 
-    totals (rows, segments) receives each segment's sum.
+    line: of `kernels.reduction`. totals (rows, segments) receives what each segment combines to.
     """
-    A = accumulator(dtype).type
+    f = functions(line, dtype, dtype, True, False)
+    load, combine, A, START = f.load, f.combine, f.accumulator, f.start
 
     def scan_hillis_steele(x, out, totals, length, segment, segments):
         tile = cuda.shared.array(THREADS, A)
@@ -43,22 +50,22 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(0)
+        carry = A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
-            value = A(x[i]) if i < row * length + last else A(0)
+            value = load(x[i]) if i < row * length + last else A(START)
             tile[tid] = value
             cuda.syncthreads()
             stride = 1
             while stride < THREADS:
-                before = tile[tid - stride] if tid >= stride else A(0)
+                before = tile[tid - stride] if tid >= stride else A(START)
                 cuda.syncthreads()
-                tile[tid] += before
+                tile[tid] = combine(before, tile[tid])
                 cuda.syncthreads()
                 stride *= 2
             if i < row * length + last:
-                out[i] = carry + tile[tid]
-            carry += tile[THREADS - 1]
+                out[i] = combine(carry, tile[tid])
+            carry = combine(carry, tile[THREADS - 1])
             cuda.syncthreads()
         if tid == 0:
             totals[cuda.blockIdx.x] = carry
@@ -69,29 +76,29 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(0)
+        carry = A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
-            value = A(x[i]) if i < row * length + last else A(0)
+            value = load(x[i]) if i < row * length + last else A(START)
             tile[tid] = value
             cuda.syncthreads()
             stride = 1
             while stride < THREADS:  # up: the right end of each pair receives the sum of the pair
                 right = 2 * stride * (tid + 1) - 1
                 if right < THREADS:
-                    tile[right] += tile[right - stride]
+                    tile[right] = combine(tile[right - stride], tile[right])
                 cuda.syncthreads()
                 stride *= 2
             stride = THREADS // 4
             while stride > 0:  # down: each right end is added to the middle of the next pair
                 middle = 2 * stride * (tid + 1) + stride - 1
                 if middle < THREADS:
-                    tile[middle] += tile[middle - stride]
+                    tile[middle] = combine(tile[middle - stride], tile[middle])
                 cuda.syncthreads()
                 stride //= 2
             if i < row * length + last:
-                out[i] = carry + tile[tid]
-            carry += tile[THREADS - 1]
+                out[i] = combine(carry, tile[tid])
+            carry = combine(carry, tile[THREADS - 1])
             cuda.syncthreads()
         if tid == 0:
             totals[cuda.blockIdx.x] = carry
@@ -103,69 +110,197 @@ def rows_kernel(version: str, dtype: np.dtype) -> Callable:
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(0)
+        carry = A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
-            value = A(x[i]) if i < row * length + last else A(0)
+            value = load(x[i]) if i < row * length + last else A(START)
             stride = 1
             while stride < 32:
                 before = cuda.shfl_up_sync(FULL, value, stride)
                 if lane >= stride:
-                    value += before
+                    value = combine(before, value)
                 stride *= 2
             if lane == 31:
                 sums[warp] = value
             cuda.syncthreads()
-            before = A(0)
-            total = A(0)
+            before = A(START)
+            total = A(START)
             for w in range(WARPS):
                 if w < warp:
-                    before += sums[w]
-                total += sums[w]
+                    before = combine(before, sums[w])
+                total = combine(total, sums[w])
             if i < row * length + last:
-                out[i] = carry + before + value
-            carry += total
+                out[i] = combine(combine(carry, before), value)
+            carry = combine(carry, total)
             cuda.syncthreads()
         if tid == 0:
             totals[cuda.blockIdx.x] = carry
 
     kernels = dict(hillis_steele=scan_hillis_steele, blelloch=scan_blelloch, shuffle=scan_shuffle)
-    flat, sums = array(dtype), array(accumulator(dtype))
-    return cuda.jit(signature(flat, flat, sums, *["int64"] * 3))(kernels[version])
+    totals = array(f.accumulator)
+    return cuda.jit(signature(f.source, f.source, totals, *["int64"] * 3))(kernels[version])
 
 
 @functools.cache
-def offsets_kernel(dtype: np.dtype) -> Callable:
-    """kernel(out, sums, length, segment, segments): add to each segment the sum of those before."""
-    A = accumulator(dtype).type
+def offsets_kernel(line: str, dtype: np.dtype) -> Callable:
+    """kernel(out, totals, length, segment, segments): combine with each segment those before it,
+    whose running totals are given."""
+    f = functions(line, dtype, dtype, True, False)
+    load, combine = f.load, f.combine
 
-    def add_offsets(out, sums, length, segment, segments):
+    def add_offsets(out, totals, length, segment, segments):
         row = cuda.blockIdx.x // segments
         part = cuda.blockIdx.x % segments
         if part > 0:
             first = row * length + part * segment
             last = min(first + segment, (row + 1) * length)
             for i in range(first + cuda.threadIdx.x, last, THREADS):
-                out[i] = A(out[i]) + sums[cuda.blockIdx.x - 1]
+                out[i] = combine(totals[cuda.blockIdx.x - 1], load(out[i]))
 
-    flat, sums = array(dtype), array(accumulator(dtype))
-    return cuda.jit(signature(flat, sums, *["int64"] * 3))(add_offsets)
+    kinds = f.source, array(f.accumulator)
+    return cuda.jit(signature(*kinds, *["int64"] * 3))(add_offsets)
 
 
 @functools.cache
-def columns_kernel(dtype: np.dtype, total: np.dtype) -> Callable:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which adds in
-    the dtype `total`."""
-    A = total.type
+def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Callable:
+    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which
+    combines in the dtype `total`."""
+    f = functions(line, dtype, total, True, False)
+    load, combine, A, START = f.load, f.combine, f.accumulator, f.start
 
     def scan_columns(x, out, length, inner):
         column = cuda.grid(1)
         if column < x.size // length:
             outer = column // inner
             start = outer * length * inner + column % inner
-            total = A(0)
+            total = A(START)
             for k in range(length):
-                total += A(x[start + k * inner])
+                total = combine(total, load(x[start + k * inner]))
                 out[start + k * inner] = total
 
-    return cuda.jit(signature(array(dtype), array(dtype), "int64", "int64"))(scan_columns)
+    return cuda.jit(signature(f.source, f.source, "int64", "int64"))(scan_columns)
+
+
+def _takes(combine: Callable) -> Callable:
+    """The device function that says whether b, which comes later, takes the place of a: if it wins
+    or is equal, or is a NaN."""
+
+    @cuda.jit(device=True)
+    def takes(a, b):
+        return (b != b) | (combine(a, b) == b)
+
+    return takes
+
+
+@functools.cache
+def extrema_rows_kernel(line: str, dtype: np.dtype, first: bool) -> Callable:
+    """kernel(x, positions, values, places, best, found, length, segment, segments): a block per
+    segment of a row.
+
+    first: x holds elements, whose position counts; else the winners of segments, with `positions`.
+    Writes the running winners to `values` and `places`, and those of each segment to `best` and
+    `found`, (rows, segments).
+    """
+    f = functions(line, dtype, dtype, True, False)
+    load, takes, A, START, FIRST = f.load, _takes(f.combine), f.accumulator, f.start, first
+
+    def scan_extrema(x, positions, values, places, best, found, length, segment, segments):
+        tops = cuda.shared.array(WARPS, A)
+        spots = cuda.shared.array(WARPS, np.int64)
+        tid = cuda.threadIdx.x
+        lane, warp = tid % 32, tid // 32
+        start = cuda.blockIdx.x // segments * length
+        begin = (cuda.blockIdx.x % segments) * segment
+        last = min(begin + segment, length)
+        carry = A(START)
+        carried = np.int64(0)
+        for base in range(begin, last, THREADS):
+            i = base + tid
+            value = A(START)
+            place = np.int64(0)
+            if i < last:
+                value = load(x[start + i])
+                place = i if FIRST else positions[start + i]
+            stride = 1
+            while stride < 32:
+                before = cuda.shfl_up_sync(FULL, value, stride)
+                there = cuda.shfl_up_sync(FULL, place, stride)
+                stays = (lane >= stride) & (not takes(before, value))
+                value = before if stays else value
+                place = there if stays else place
+                stride *= 2
+            if lane == 31:
+                tops[warp] = value
+                spots[warp] = place
+            cuda.syncthreads()
+            before = carry
+            there = carried
+            for w in range(WARPS):
+                if w == warp:  # so far the winner before this warp
+                    stays = not takes(before, value)
+                    value = before if stays else value
+                    place = there if stays else place
+                later = takes(before, tops[w])
+                before = tops[w] if later else before
+                there = spots[w] if later else there
+            if i < last:
+                values[start + i] = value
+                places[start + i] = place
+            carry = before
+            carried = there
+            cuda.syncthreads()
+        if tid == 0:
+            best[cuda.blockIdx.x] = carry
+            found[cuda.blockIdx.x] = carried
+
+    indices, winners = array(np.int64), array(f.accumulator)
+    kinds = f.source, indices, f.source, indices, winners, indices
+    return cuda.jit(signature(*kinds, *["int64"] * 3))(scan_extrema)
+
+
+@functools.cache
+def extrema_offsets_kernel(line: str, dtype: np.dtype) -> Callable:
+    """kernel(values, places, best, found, length, segment, segments): put into each segment the
+    winner of those before it, as far as it stays."""
+    f = functions(line, dtype, dtype, True, False)
+    load, takes = f.load, _takes(f.combine)
+
+    def spread_extrema(values, places, best, found, length, segment, segments):
+        row = cuda.blockIdx.x // segments
+        part = cuda.blockIdx.x % segments
+        if part > 0:
+            first = row * length + part * segment
+            last = min(first + segment, (row + 1) * length)
+            for i in range(first + cuda.threadIdx.x, last, THREADS):
+                if not takes(best[cuda.blockIdx.x - 1], load(values[i])):
+                    values[i] = best[cuda.blockIdx.x - 1]
+                    places[i] = found[cuda.blockIdx.x - 1]
+
+    indices = array(np.int64)
+    kinds = f.source, indices, array(f.accumulator), indices
+    return cuda.jit(signature(*kinds, *["int64"] * 3))(spread_extrema)
+
+
+@functools.cache
+def extrema_columns_kernel(line: str, dtype: np.dtype) -> Callable:
+    """kernel(x, values, places, length, inner) over (outer, length, inner): a thread per column."""
+    f = functions(line, dtype, dtype, True, False)
+    load, takes, A, START = f.load, _takes(f.combine), f.accumulator, f.start
+
+    def scan_extrema_columns(x, values, places, length, inner):
+        column = cuda.grid(1)
+        if column < x.size // length:
+            outer = column // inner
+            start = outer * length * inner + column % inner
+            best = A(START)
+            place = np.int64(0)
+            for k in range(length):
+                value = load(x[start + k * inner])
+                later = takes(best, value)
+                best = value if later else best
+                place = k if later else place
+                values[start + k * inner] = best
+                places[start + k * inner] = place
+
+    indices = array(np.int64)
+    return cuda.jit(signature(f.source, f.source, indices, "int64", "int64"))(scan_extrema_columns)

@@ -9,6 +9,7 @@ from typing import Any
 import minigrad
 from minigrad.ops import pool, random, volume
 from minigrad.ops.combine import pad
+from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor
 
@@ -203,8 +204,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     check_floating("pdist", input)
-    rows, columns = minigrad.triu_indices(input.shape[0], input.shape[0], 1, device=input.device)
-    return (input[rows] - input[columns]).norm(p, -1)
+    return pair_distances(input, p)
 
 
 def _alpha_dropout(input: Tensor, p: float, shape: tuple, inplace: bool) -> Tensor:
@@ -283,7 +283,6 @@ def embedding_bag(
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, n = input.shape
-        ids = minigrad.arange(bags, device=input.device).repeat_interleave(n)
         input = input.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
         starts = offsets[:-1] if include_last_offset else offsets
@@ -299,6 +298,8 @@ def embedding_bag(
     if offsets is None and padding_idx is None and n and mode != "max":  # bags of one length
         groups = rows.reshape(bags, n, rows.shape[1])
         return groups.sum(1) if mode == "sum" else groups.mean(1)
+    if offsets is None:
+        ids = minigrad.arange(bags, device=input.device).repeat_interleave(n)
     counted = minigrad.ones(input.shape[0], dtype=rows.dtype, device=rows.device)
     if padding_idx is not None:
         counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)

@@ -286,9 +286,8 @@ def scatter(
     """
     source = value if src is None else src
     if not isinstance(source, Tensor):
-        xp = array_module(input._array)
-        source = dtypes.fitting(source, input._array.dtype)
-        source = wrap(xp.full(index._array.shape, source, input._array.dtype))
+        source, like = dtypes.fitting(source, input._array.dtype), input._array
+        source = wrap(array_module(like).full(index._array.shape, source, like.dtype))
     if reduce == "multiply":
         return scatter_reduce(input, dim, index, source, "prod")
     if reduce not in (None, "add"):
@@ -534,12 +533,17 @@ def index_add(
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
     if not input._array.ndim:
-        vectors = _vectors(input, index, source)
-        return index_copy(vectors[0], dim, *vectors[1:]).reshape(())
+        x, index, source = _vectors(input, index, source)
+        return index_copy(x, dim, index, source).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
-    shape = input._array.shape
-    flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
-    return Put.apply(input, source, index=flat, accumulate=False)
+    xp, shape = array_module(input._array), input._array.shape
+    gradients = mode.enabled and (input.requires_grad or source.requires_grad)  # each slice has one
+    if place or gradients or not source._array.size or input._array.dtype.kind == "c":
+        flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
+        return Put.apply(input, source, index=flat, accumulate=False)
+    last, chosen = xp.zeros(shape[0], np.int64), xp.zeros((shape[0], *[1] * len(shape[1:])), bool)
+    last[positions], chosen[positions] = xp.arange(positions.size), True
+    return POINTWISE["where"](wrap(chosen), index_select(source, 0, wrap(last)), input)
 
 
 @export()
@@ -686,8 +690,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = flat_positions(shape, tensors)
     if source._array.size < flat.size:
         raise RuntimeError(
-            f"masked_scatter: expected at least {flat.size} elements in source, got "
-            f"{source._array.size}"
+            f"masked_scatter: expected {flat.size} or more elements in source, got {source.numel()}"
         )
     return Put.apply(input, source.reshape(-1)[: flat.size], index=flat, accumulate=False)
 

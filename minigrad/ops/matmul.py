@@ -16,7 +16,7 @@ from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
 
@@ -459,62 +459,3 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         mul(input.roll(-1, place), other.roll(1, place)),
         mul(input.roll(1, place), other.roll(-1, place)),
     )
-
-
-@export(method=False)
-@autocasts
-def cdist(
-    x1: Tensor,
-    x2: Tensor,
-    p: float = 2.0,
-    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
-) -> Tensor:
-    """The p-norms of all differences of rows of x1 (..., m, k) and x2 (..., n, k): (..., m, n).
-
-    compute_mode, for p = 2: "use_mm_for_euclid_dist_if_necessary" takes a product where there are
-    more than 25 rows on a side, "use_mm_for_euclid_dist" always and
-    "donot_use_mm_for_euclid_dist" never. |a|^2 + |b|^2 - 2 a b is much faster than the differences,
-    which are exact to rounding: its error is about that of |a|^2, whose root the distance of equal
-    rows may be instead of 0.
-    """
-    for name, x in (("X1", x1), ("X2", x2)):
-        if not x.is_floating_point():
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype}")
-        if x._array.ndim < 2:
-            raise RuntimeError(
-                f"cdist only supports at least 2D tensors, {name} got: {x._array.ndim}D"
-            )
-    if x1.size(-1) != x2.size(-1):
-        raise RuntimeError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.size(-1)} X2: {x2.size(-1)}"
-        )
-    if p < 0:
-        raise RuntimeError("cdist only supports non-negative p values")
-    by_product = p == 2 and (
-        compute_mode == "use_mm_for_euclid_dist"
-        or (compute_mode != "donot_use_mm_for_euclid_dist" and max(x1.size(-2), x2.size(-2)) > 25)
-    )
-    narrow = x1.dtype.name in ("float16", "bfloat16")
-    if narrow and not by_product and x1._array.size and x2._array.size:
-        raise dtypes.refused("cdist", x1._array.dtype)
-    if by_product and x1._array.size and x2._array.size:
-        return _distances_by_product(x1, x2)
-    difference = POINTWISE["sub"](x1.unsqueeze(-2), x2.unsqueeze(-3))
-    return difference.norm(p, -1)
-
-
-def _distances_by_product(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distances of rows; no gradient where one is 0."""
-    dtype = a.dtype
-    if dtype.itemsize == 2:
-        a, b = a.float(), b.float()
-    square = POINTWISE["square"]
-    ones = [
-        wrap(array_module(x._array).ones((*x._array.shape[:-1], 1), x._array.dtype)) for x in (a, b)
-    ]
-    left = functions.cat([a * -2, square(a).sum(-1, keepdim=True), ones[0]], -1)
-    right = functions.cat([b, ones[1], square(b).sum(-1, keepdim=True)], -1)
-    squared = matmul(left, right.transpose(-1, -2))
-    near = POINTWISE["le"](squared.detach(), 0)
-    found = POINTWISE["sqrt"](squared.masked_fill(near, 1)).masked_fill(near, 0)
-    return found.to(dtype)

@@ -405,17 +405,22 @@ def unique_consecutive(
     xp = array_module(array)
     place = 0 if dim is None else normalize_dim(dim, array.ndim)
     flat = array.reshape(-1) if dim is None else xp.moveaxis(array, place, 0)
-    rows = flat.reshape(flat.shape[0], -1) if flat.size else flat.reshape(flat.shape[0], 1)
     starts = xp.ones(flat.shape[0], bool)
-    starts[1:] = (rows[1:] != rows[:-1]).any(1)
+    if flat.ndim == 1:
+        xp.not_equal(flat[1:], flat[:-1], out=starts[1:])
+    else:
+        rows = flat.reshape(flat.shape[0], -1) if flat.size else flat.reshape(flat.shape[0], 1)
+        starts[1:] = (rows[1:] != rows[:-1]).any(1)
     kept = flat[starts] if dim is None else xp.moveaxis(flat[starts], 0, place)
     results = [wrap(xp.ascontiguousarray(kept))]
+    if not return_inverse and not return_counts:
+        return results[0]
     group = xp.cumsum(starts) - 1
     if return_inverse:
         results.append(wrap(group.reshape(array.shape if dim is None else -1)))
     if return_counts:
         results.append(wrap(xp.bincount(group.astype(np.int64), minlength=int(starts.sum()))))
-    return results[0] if len(results) == 1 else tuple(results)
+    return tuple(results)
 
 
 @export(method=False)

@@ -16,7 +16,7 @@ from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import one_dim, prod, sum_dtype, values_and_indices
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
-_CumMax, _CumMin = map(values_and_indices, ("cummax", "cummin"))
+_MaxPair, _MinPair = map(values_and_indices, ("cummax", "cummin"))
 
 
 class CumSum(Op):
@@ -42,11 +42,10 @@ class CumProd(Op):
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
-        wide = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64}.get(
-            x.dtype.name
-        )
+        if x.dtype.kind != "c":
+            return dispatch.active.cumprod(x, dim)
         with np.errstate(all="ignore"):
-            return array_module(x).cumprod(x, dim, dtype=wide).astype(x.dtype, copy=False)
+            return array_module(x).cumprod(x, dim)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
@@ -81,6 +80,34 @@ def _without_each(x: Tensor, g: Tensor, dim: int) -> Tensor:
     return functions.cat(parts, dim)
 
 
+class _CumExtremum(Op):
+    """Running extremum along a dimension, and its places."""
+
+    saves = ()
+    saves_outputs = (1,)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        (places,) = ctx.tensors()
+        return (functions.zeros_like(g).scatter_add(dim, places, g),)
+
+
+class CumMax(_CumExtremum):
+    grad_name = "CummaxBackward0"
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        return dispatch.active.cummax(x, dim)
+
+
+class CumMin(_CumExtremum):
+    grad_name = "CumminBackward0"
+
+    @staticmethod
+    def forward(x: Any, dim: int) -> Any:
+        return dispatch.active.cummin(x, dim)
+
+
 class LogCumSumExp(Op):
     """log(running sum of exp(x)) along a dimension."""
 
@@ -90,7 +117,16 @@ class LogCumSumExp(Op):
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
-        return _running(x, dim, "logaddexp")
+        combine = array_module(x).logaddexp
+        with np.errstate(all="ignore"):
+            if not on_gpu(x):
+                return combine.accumulate(x, dim)
+            out, stride = x.copy(), 1  # which doubles (Hillis & Steele 1986)
+            moved = array_module(x).moveaxis(out, dim, 0)
+            while stride < len(moved):
+                moved[stride:] = combine(moved[stride:], moved[:-stride])
+                stride *= 2
+        return out
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
@@ -106,20 +142,6 @@ class LogCumSumExp(Op):
             return POINTWISE["exp"](sums.flip(dim) + x)
 
         return (part(g) - part(-g),)
-
-
-def _running(x: Any, dim: int, combine: str) -> Any:
-    """x with every element combined with all before it, by a function of the array library."""
-    function = getattr(array_module(x), combine)
-    with np.errstate(all="ignore"):
-        if not on_gpu(x):
-            return function.accumulate(x, dim)
-        out, stride = x.copy(), 1  # which doubles (Hillis & Steele 1986)
-        moved = array_module(x).moveaxis(out, dim, 0)
-        while stride < len(moved):
-            moved[stride:] = function(moved[stride:], moved[:-stride])
-            stride *= 2
-    return out
 
 
 def _summand(name: str, x: Tensor, dtype: Any) -> Tensor:
@@ -157,28 +179,25 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return LogCumSumExp.apply(x, dim=place) if x._array.ndim else x.clone()
 
 
-def _running_extremum(name: str, pair: type, x: Tensor, dim: int) -> Any:
+def _running_extremum(op: type[_CumExtremum], pair: type, x: Tensor, dim: int) -> Any:
     """(values, positions) of the largest (or smallest) element so far; of equal ones the last. NaN
     counts as both."""
     place = normalize_dim(dim, x._array.ndim)
+    dtype = x._array.dtype
+    if dtype.kind == "c" or dtype.name in ("uint16", "uint32", "uint64"):
+        raise dtypes.refused(f"{op.name.lower()}_cpu", dtype)
     if not x._array.ndim:
         return pair(x.clone(), wrap(array_module(x._array).zeros((), np.int64)))
-    xp, array = array_module(x._array), x._array
-    best = _running(array, place, f"{name}imum")
-    reached = (array == best) | (array != array)
-    shape = [-1 if d == place else 1 for d in range(array.ndim)]
-    places = xp.where(reached, xp.arange(array.shape[place]).reshape(shape), 0)
-    indices = wrap(_running(places.astype(np.int64), place, "maximum"))
-    return pair(x.gather(place, indices), indices)
+    return pair(*op.apply(x, dim=place))
 
 
 @export()
 def cummax(input: Tensor, dim: int) -> Any:
     """(values, indices) of the running maximum along `dim`."""
-    return _running_extremum("max", _CumMax, input, dim)
+    return _running_extremum(CumMax, _MaxPair, input, dim)
 
 
 @export()
 def cummin(input: Tensor, dim: int) -> Any:
     """(values, indices) of the running minimum along `dim`."""
-    return _running_extremum("min", _CumMin, input, dim)
+    return _running_extremum(CumMin, _MinPair, input, dim)

@@ -125,16 +125,19 @@ def test_pinned_memory_stays_until_it_was_read(rng):
 
 @pytest.mark.gpu
 def test_a_later_copy_waits_for_the_readers_of_the_memory_it_may_get(rng):
-    there = data(rng, 500).pin_memory().to("cuda", non_blocking=True)
-    (stream,) = _pinned._side.streams.values()
+    x, later = data(rng, 500), data(rng, 500).pin_memory()
+    there = x.pin_memory().to("cuda", non_blocking=True)
     there * 2  # compiled before the clock of `occupy_gpu` starts
     occupy_gpu(0)
     minigrad.cuda.synchronize()
-    assert stream.done
     occupy_gpu()
-    result = there * 2
+    result, address = there * 2, there.data_ptr()
     del there
     gc.collect()
-    assert not stream.done, "its next copy could overwrite what the kernel reads"
-    result.cpu()
-    stream.synchronize()
+    if software_gpu.installed():  # which gives memory back late, and knows what streams wait for
+        (stream,) = _pinned._side.streams.values()
+        assert not stream.done, "its next copy could overwrite what the kernel reads"
+    copy = later.to("cuda", non_blocking=True)
+    assert copy.data_ptr() == address or software_gpu.installed(), "other memory: nothing is shown"
+    assert not minigrad.cuda.current_stream().query(), "the reader had ended before"
+    assert result.cpu().equal(x * 2) and copy.cpu().equal(later)

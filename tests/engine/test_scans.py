@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("reference_backend")
 SEED = 20261126
 SHAPES = [((5, 7, 3), 1), ((4, 6), -1), ((4, 6), 0), ((9,), 0), ((0, 3), 0), ((3, 0), 1), ((), 0)]
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12, "float16": 2e-3, "int64": 0, "complex64": 1e-4}
+TOLERANCE |= {"bool": 0, "uint8": 0}
 
 
 def values(rng, shape, dtype, zeros):
@@ -27,11 +28,11 @@ def values(rng, shape, dtype, zeros):
 def test_values_are_torchs(torch, name, dtype, shape, dim):
     if dtype.startswith("complex") and name != "cumprod":
         pytest.skip("of real numbers")
-    if dtype == "int64" and name == "logcumsumexp":
+    if dtype in ("int64", "bool", "uint8") and name == "logcumsumexp":
         pytest.skip("of floats")
     rng = np.random.default_rng(SEED)
     print(f"seed {SEED}")
-    x = values(rng, shape, dtype, 0.2)
+    x = values(rng, shape, dtype.replace("uint8", "int8"), 0.2).astype(dtype)
     ours, expected = getattr(m.tensor(x), name)(dim), getattr(torch.tensor(x), name)(dim)
     if name in ("cummax", "cummin"):
         np.testing.assert_array_equal(ours.indices.numpy(), expected.indices.numpy())
@@ -58,3 +59,35 @@ def test_gradients_of_running_products(torch, shape, dim, zeros, create_graph):
         found.append((first.detach().numpy(), second.numpy()))
     for ours, right in zip(*found, strict=True):
         np.testing.assert_allclose(ours, right, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("shape, dim", SHAPES)
+def test_running_extrema_with_ties_and_nan(torch, name, shape, dim):
+    """A NaN wins and stays; of equal elements, and of NaN, the last one has the gradient."""
+    rng = np.random.default_rng(SEED)
+    print(f"seed {SEED}")
+    x = np.asarray(np.round(values(rng, shape, "float64", 0)))
+    x = np.where(rng.random(shape) < 0.1, np.nan, x)
+    g = values(rng, shape, "float64", 0)
+    found = []
+    for lib in (m, torch):
+        t = lib.tensor(x, requires_grad=True)
+        pair = getattr(t, name)(dim)
+        (grad,) = lib.autograd.grad(pair.values, t, lib.tensor(g))
+        assert not pair.indices.requires_grad
+        if shape:
+            assert type(pair.values.grad_fn).__name__ == f"{name.capitalize()}Backward0"
+        results = pair.values, pair.indices, grad
+        found.append([result.detach().numpy() for result in results])
+    for ours, right in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("dtype", ["uint16", "uint64", "complex64"])
+def test_running_extrema_refuse_what_torch_does(torch, name, dtype):
+    for lib in (m, torch):
+        x = lib.ones(3).to(getattr(lib, dtype))
+        with pytest.raises(NotImplementedError, match=f'"{name}_cpu" not implemented'):
+            getattr(x, name)(0)

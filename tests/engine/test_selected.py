@@ -105,6 +105,18 @@ def test_the_gradient_of_no_distance_is_zero():
     assert bool((x.grad == 0).all())
 
 
+@pytest.mark.parametrize("shape, dim", [((6, 4, 3), 0), ((6, 4, 3), 1), ((6,), 0), ((5, 2), -1)])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_slices_are_replaced_by_index(torch, rng, shape, dim, count):
+    index, sizes = rng.permutation(shape[dim])[:count], list(shape)
+    sizes[dim] = count
+    x, source = rng.random(shape), rng.random(sizes)
+    check(torch, lambda lib, x, s: lib.index_copy(x, dim, lib.tensor(index), s), x, source)
+    if count:  # torch gives each of equal slices its gradient; which one is left, it does not say
+        equal = [index[0]] * count
+        check(torch, lambda lib, x, s: lib.index_copy(x, dim, lib.tensor(equal), s), x, source * 0)
+
+
 def test_assignments_by_index(torch, rng):
     x, mask = rng.random((5, 6, 7)), rng.random((5, 6, 7)) < 0.5
     rows, columns = np.array([3, 0]), np.array([[6], [1]])

@@ -91,6 +91,7 @@ CALLS = {
     "argmax_of_columns": ("reduce", "argmax", array(10**6, 3), 0),
     "cumulative_sum": ("cumsum", rows, 1),
     "cumulative_sum_of_columns": ("cumsum", array(131072, 8), 0),
+    "cumulative_maximum": ("cummax", rows, 1),
     "batch_norm": ("batch_norm", x, per_channel, per_channel, 1e-5),
     "batch_norm_of_one_image": ("batch_norm", array(1, 4, 512, 512), None, None, 1e-5),
     "batch_norm_of_columns": ("batch_norm", table, per_channel, per_channel, 1e-5),

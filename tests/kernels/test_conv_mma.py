@@ -1,5 +1,5 @@
-"""Convolutions of 16-bit elements on tensor cores: tiles that end inside and outside, groups,
-strides, sums in parts; and when they are taken."""
+"""Convolutions that copy packs, of 16-bit elements on tensor cores and of float32: tiles that end
+inside and outside, groups, strides, sums in parts; and when they are taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernels.lab.gpu_model import resources
 from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
 
-F16 = np.dtype(np.float16)
+F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 launchers = importlib.import_module("kernels.launchers.conv")
 tables = importlib.import_module("kernels.launchers.conv_mma")
 # x, w, stride, padding, dilation, groups
@@ -31,6 +31,10 @@ CASES = {
 }
 
 
+def version_for(dtype) -> str:
+    return "double_buffer" if dtype == F32 else "mma_sync"
+
+
 def check(rng, case, device, dtype=F16) -> None:
     """Forward with a bias and both gradients against float64."""
     x_shape, w_shape, *options = CASES[case]
@@ -39,7 +43,7 @@ def check(rng, case, device, dtype=F16) -> None:
     expected = reference.conv2d(wide_x, wide_w, wide_b, *options)
     g = normal(rng, expected.shape, dtype)
     on_x, on_w, on_b, on_g = (put(a, device) for a in (x, w, bias, g))
-    how = {"backend": "cupy", "version": "mma_sync"}
+    how = {"backend": "cupy", "version": version_for(dtype)}
     y = kernels.conv2d(on_x, on_w, on_b, *options, **how)
     scale = reference.conv2d(abs(wide_x), abs(wide_w), abs(wide_b), *options)
     assert y.dtype == dtype
@@ -59,6 +63,7 @@ def test_cases_cuda_c(case, device, rng, monkeypatch):
     for order in ("forward", "reversed"):
         monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
         check(rng, case, device)
+        check(rng, case, device, F32)
     check(rng, case, device, BFLOAT16)
 
 
@@ -67,10 +72,11 @@ def test_sums_in_parts_and_large_tiles_cuda_c(device, rng, monkeypatch):
     """Every sum in parts of a single step; then tiles as for results that fill a GPU."""
     monkeypatch.setattr(launchers, "_plans", Plans())
     monkeypatch.setattr(tables, "LEAST_STEPS", 1)
-    check(rng, "many_channels", device)
-    check(rng, "stride", device)
+    for dtype in (F16, F32):
+        check(rng, "many_channels", device, dtype)
+        check(rng, "stride", device, dtype)
     monkeypatch.setattr(launchers, "_plans", Plans())
-    monkeypatch.setattr(tables, "BLOCKS", 1)
+    monkeypatch.setattr(tables, "MULTIPROCESSORS", 1)
     mma = importlib.import_module("kernels.cuda_c.conv_mma")
     monkeypatch.setattr(mma, "EDGES", (128, 128))
     check(rng, "many_channels", device)
@@ -84,18 +90,22 @@ def planned(x_shape, w_shape, dtype=F16, groups=1) -> list[str]:
         kernels.conv2d_backward_data(y, w, x_shape, groups=groups, backend="cupy")
         kernels.conv2d_backward_weight(y, x, w_shape, groups=groups, backend="cupy")
     return [
-        v for op, v in rows if op.startswith("conv2d") and v in launchers.FORWARD | launchers.MMA
+        v for op, v in rows if op.startswith("conv2d") and v in launchers.FORWARD | launchers.PACKS
     ]
 
 
 def test_the_version_that_ships(monkeypatch):
     assert planned((2, 16, 9, 9), (32, 16, 3, 3)) == ["mma_sync"] * 3
     assert planned((2, 16, 9, 9), (32, 16, 3, 3), BFLOAT16) == ["mma_sync"] * 3
-    assert planned((2, 16, 9, 9), (32, 16, 3, 3), np.float32) == ["implicit_gemm"] * 3
+    assert planned((2, 16, 9, 9), (32, 16, 3, 3), F32) == ["implicit_gemm"] * 3
+    monkeypatch.setattr(importlib.import_module("kernels.cuda_c.conv_async"), "PAYS", True)
+    assert planned((2, 16, 9, 9), (32, 16, 3, 3), F32) == ["double_buffer"] * 3
+    assert planned((2, 16, 9, 9), (32, 16, 3, 3), np.float64) == ["implicit_gemm"] * 3
     assert planned((2, 3, 9, 9), (32, 3, 3, 3)) == ["mma_sync", "direct", "mma_sync"]
     assert planned((2, 9, 9, 9), (9, 1, 3, 3), groups=9) == ["direct"] * 3
     monkeypatch.setattr(tables, "LIMIT", 1 << 12)
     assert planned((2, 16, 9, 9), (32, 16, 3, 3)) == ["implicit_gemm"] * 3
+    assert planned((2, 16, 9, 9), (32, 16, 3, 3), F32) == ["implicit_gemm"] * 3
 
 
 def test_an_older_gpu_takes_another_version(monkeypatch):
@@ -112,6 +122,8 @@ def test_errors_cuda_c(monkeypatch):
     x, w = np.ones((2, 16, 9, 9), np.float32), np.ones((32, 16, 3, 3), np.float32)
     with pytest.raises(ValueError, match="'mma_sync' takes float16 and bfloat16, not float32"):
         kernels.conv2d(x, w, backend="cupy", version="mma_sync")
+    with pytest.raises(ValueError, match="'double_buffer' takes float32, not float16"):
+        kernels.conv2d(x.astype(F16), w.astype(F16), backend="cupy", version="double_buffer")
     with pytest.raises(ValueError, match=r"expected a version among \('direct', 'tiled'"):
         kernels.conv2d(x.astype(F16), w.astype(F16), backend="numba", version="mma_sync")
     monkeypatch.setattr(tables, "LIMIT", 1 << 12)
@@ -119,13 +131,14 @@ def test_errors_cuda_c(monkeypatch):
         kernels.conv2d(x.astype(F16), w.astype(F16), backend="cupy", version="mma_sync")
 
 
-def test_no_races_cuda_c(rng):
-    x, w = normal(rng, (1, 16, 6, 7), F16), normal(rng, (24, 16, 3, 3), F16)
-    how = {"backend": "cupy", "version": "mma_sync"}
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_no_races_cuda_c(dtype, rng):
+    x, w = normal(rng, (1, 16, 6, 7), dtype), normal(rng, (24, 16, 3, 3), dtype)
+    how = {"backend": "cupy", "version": version_for(dtype)}
     with lab.profiled() as launches:
         y = kernels.conv2d(x, w, **how)
         kernels.conv2d_backward_data(y, w, x.shape, **how)
         kernels.conv2d_backward_weight(y, x, w.shape, **how)
-    reports = [launch.report for launch in launches if launch.version == "mma_sync"]
+    reports = [launch.report for launch in launches if launch.version == how["version"]]
     assert len(reports) == 3
     assert not any(report.races or report.errors for report in reports)

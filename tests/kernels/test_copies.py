@@ -1,4 +1,4 @@
-"""Copy, cast, transpose, concat and running sums."""
+"""Copy, cast, transpose and concat."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 import kernels
 from kernels import numba_cuda, reference
-from kernels.launchers.scan import VERSIONS as SCANS
 from kernels.launchers.transpose import VERSIONS as LADDER
-from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
+from tests.kernels.helpers import BFLOAT16, DEVICES, check, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -89,44 +88,3 @@ def test_concat_dtypes_and_errors(device, rng):
         kernels.transpose(a, (0, 0), backend="numba")
     with pytest.raises(ValueError, match="swaps the two last axes"):
         kernels.transpose(a, (0, 1), version="tile", backend="numba")
-
-
-def check_cumsum(x: np.ndarray, axis: int, device: str, **kwargs) -> None:
-    scale = np.cumsum(np.abs(wide(x)), axis)
-    check("cumsum", x, axis, device=device, scale=scale, terms=9, **kwargs)
-
-
-@pytest.mark.parametrize("version", SCANS)
-def test_cumsum_ladder(version, device, rng):
-    for shape in [(1,), (31,), (33,), (255,), (257,), (3, 1025), (70_001,), (2, 20_000)]:
-        check_cumsum(normal(rng, shape), -1, device, version=version)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64, np.int32])
-def test_cumsum_axes_and_dtypes(dtype, device, rng):
-    x = normal(rng, (5, 33, 20), dtype)
-    for axis in range(-3, 3):
-        if dtype is np.float16:
-            x = np.abs(x) / 16
-        check_cumsum(x, axis, device)
-    check_cumsum(x.transpose(2, 0, 1), 0, device)
-    check_cumsum(x[:, :0], 1, device)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_sums_on_a_cpu_do_not_lose_what_is_small(axis, device):
-    """A thread adds a million numbers one by one: in float32 that is off by a thousandth."""
-    if device != "cpu":
-        pytest.skip("sums of segments are added there")
-    x = np.full((1, 1 << 20) if axis else (1 << 20, 1), 0.1, np.float32)
-    found = kernels.cumsum(x, axis, backend="numba")
-    np.testing.assert_allclose(found.ravel()[-1], 0.1 * (1 << 20), rtol=1e-6)
-
-
-def test_cumsum_errors(device, rng):
-    x = put(normal(rng, (3, 4)), device)
-    with pytest.raises(IndexError, match="axis 2 is out of range"):
-        kernels.cumsum(x, 2, backend="numba")
-    with pytest.raises(ValueError, match="scans along the last axis"):
-        kernels.cumsum(x, 0, version="blelloch", backend="numba")
-    assert_close(kernels.cumsum(x, backend="numba"), np.cumsum(wide(x), -1), 4)

@@ -188,8 +188,12 @@ def test_the_version_that_ships():
             assert chosen(layout=layout, **{size: 500}) == wanted, (layout, size)
     assert chosen(n=1) == "matvec"
     assert chosen(m=2, n=2) == "coalesced"
-    assert chosen(np.float32) == chosen(np.float64, tf32=True) == "vectorised"
-    assert chosen(np.float32, tf32=True) == "tensor_core_tf32"
+    assert chosen(np.float32) == chosen(np.float32, tf32=True) == "double_buffer"
+    assert chosen(np.float32, cc=(8, 0)) == "double_buffer"
+    assert chosen(np.float32, m=511) == chosen(np.float32, cc=(7, 5)) == "vectorised"
+    assert chosen(np.float32, cc=None) == chosen(np.float64, tf32=True) == "vectorised"
+    assert chosen(np.float32, tf32=True, cc=(8, 0)) == "tensor_core_tf32"
+    assert chosen(np.float32, tf32=True, m=511) == "tensor_core_tf32"
     assert chosen(np.float32, tf32=True, cc=(7, 5)) == "vectorised"
     assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
 

@@ -145,6 +145,8 @@ def test_machine_code_has_what_versions_claim():
     claims |= dict.fromkeys(claiming_wide_loads(), ("LDG.E.128",))
     claims["matmul", "vectorised"] += ("LDS.128",)
     claims |= ON_TENSOR_CORES
+    for op in ("conv2d", "conv2d_backward_data", "conv2d_backward_weight"):
+        claims[op, "double_buffer"] = ("LDGSTS.E.BYPASS.128", "LDS.128", "FFMA")
     lacking = {
         row: [w for w in wanted if not any(o.startswith(w) for o in facts[row].opcodes)]
         for row, wanted in claims.items()

@@ -26,6 +26,7 @@ GATES = {
     ("cupy", "matmul", "warp_tile"): 0.75,
     ("cupy", "matmul", "double_buffer"): 0.75,
     ("cupy", "conv2d", "implicit_gemm"): 0.6,
+    ("cupy", "conv2d", "double_buffer"): 0.75,
 }
 
 

@@ -109,7 +109,7 @@ def measure(target: str, only: str | None = None) -> list[Line]:
     shown = {
         raw.code
         for family, version, idea in launchers.catalog("cupy")
-        if family == "matmul" or "16-byte" in idea or version == "mma_sync"
+        if family == "matmul" or "16-byte" in idea or version in ("double_buffer", "mma_sync")
         for raw in rows.get((family, version), ())
         if main and _can_disassemble()
     }
