@@ -41,8 +41,6 @@ class Pick(Op):
 
     @staticmethod
     def forward(x: Any, index: Any, dim: int) -> Any:
-        if type(index) is not np.ndarray:
-            return dispatch.active.gather(x, dim, index)  # on a GPU it checks each index
         return dispatch.together(_along(dim), x, index)
 
     @staticmethod
