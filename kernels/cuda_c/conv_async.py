@@ -9,12 +9,11 @@ from kernels.launchers.common import Pair, ceil_div
 _kernel = family("conv_async.cu")
 
 VERSION = "double_buffer"
-PAYS = False  # whether it ships: implicit_gemm is what was measured
 PACK = 4
 TERMS = 16  # of a step
 RESULTS = (8, 8)  # rows and columns of a thread
 STAGES = 2
-COLUMNS = (128, 192, 64)  # of a tile: those with the fewest outside, the first of equals
+COLUMNS = (128, 64)  # of a tile: those with the fewest outside, the first of equals
 
 
 def tiling(rows: int, columns: int, groups: int) -> tuple[Pair, Pair]:
@@ -30,9 +29,8 @@ def threads(tile: Pair) -> int:
 
 
 def resident(tile: Pair) -> int:
-    """Blocks of a multiprocessor: 168 registers per thread, more in blocks of two warps, whose
-    threads copy more."""
-    return 4 if threads(tile) == 64 else 384 // threads(tile)
+    """Blocks of a multiprocessor: 168 registers per thread."""
+    return 384 // threads(tile)
 
 
 def channels_last() -> Kernel:
@@ -41,6 +39,9 @@ def channels_last() -> Kernel:
 
 
 def product(tile: Pair, a_across: bool, b_across: bool, has_bias: bool) -> Kernel:
-    """As of conv_mma."""
-    shape = (*tile, *RESULTS, TERMS, STAGES, resident(tile))
+    """As of conv_mma. In blocks of one or two warps, whose threads copy more, a thread that stores
+    both operands down a tile has 255 registers."""
+    few = threads(tile) < 128 and not (a_across or b_across)
+    blocks = 256 // threads(tile) if few else resident(tile)
+    shape = (*tile, *RESULTS, TERMS, STAGES, blocks)
     return _kernel("conv_async", (), ("float", a_across, b_across, has_bias, *shape), as_passed)

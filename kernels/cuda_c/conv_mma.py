@@ -8,7 +8,6 @@ from kernels.launchers.common import Pair, ceil_div
 _kernel = family("conv_mma.cu")
 
 VERSION = "mma_sync"
-PAYS = True
 PACK = 8
 TERMS = 32  # of a step
 EDGES = (64, 128)  # of the tiles, rows and columns alike

@@ -125,7 +125,7 @@ def _version(
     gpu = on_gpu(like)
     packs = next((one for one in PACKS if one in own and not _refusal(one, geo, like)), None)
     filled = gpu and min(rows, terms) >= MIN_PACKS
-    if packs and filled and conv_mma.kernels_of(dialect, like.dtype).PAYS:
+    if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
     if dialect.conv_batch.pays(terms, sys.maxsize if sparse else rows, gpu):
         return "batch_gemm"
