@@ -47,7 +47,7 @@ def ladders(rows: list[dict]) -> Figure:
     for axes, (title, group) in zip(grid.flat, problems.items(), strict=False):
         _bars(axes, group)
         size = " x ".join(map(str, group[0]["size"]))
-        axes.set_title(f"{title}  ({size}; limited by {group[0]['limited by']})", fontsize=9)
+        axes.set_title(f"{title}  ({size}; by {group[0]['limited by']})", fontsize=9)
     figure.suptitle("Percent of the limit, by version (logarithmic)", fontsize=11)
     shown = [name for name in COLORS if any(row["by"] == name for row in rows)]
     keys = [Patch(color=COLORS[name], label=name) for name in shown]
