@@ -26,7 +26,7 @@ def numba_cuda() -> ModuleType:
     """`numba.cuda`, able to compile with NumPy 2.5 too. Raises ImportError where it is missing."""
     from numba import cuda
 
-    if cuda not in _complete and hasattr(cuda, "descriptor"):  # not minigrad's
+    if cuda not in _complete and "numba_cuda" in (cuda.__file__ or ""):  # not another
         with _named_row_stack(), interrupts.python_s_print():
             cuda.descriptor.cuda_target.typing_context.refresh()  # imports what it registers
             cuda.descriptor.cuda_target.target_context.refresh()
