@@ -15,10 +15,8 @@ from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.tensor import Tensor, export, functions, wrap
 
-_LINES: dict[float, str] = {
-    1: "norm1",
-    2: "norm2",
-}  # the reductions with kernels and gradients, by p
+# By p, the reductions that have kernels and gradients.
+_LINES: dict[float, str] = {1: "norm1", 2: "norm2"}
 
 
 def _weighted(difference: Tensor, y: Tensor, g: Tensor, line: str) -> Tensor:
