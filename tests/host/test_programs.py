@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -212,3 +215,23 @@ def test_block_sort(rng):
     expected = np.sort(x, axis=1)
     raw_kernel(BITONIC, "bitonic")((3,), (512,), (x,))
     np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts maps as Linux has them")
+def test_os_threads_that_end_leave_their_stacks_to_others():
+    code = """__global__ void turned(float* x) {
+        __shared__ float s[256];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = s[255 - threadIdx.x];
+    }"""
+    kernel = raw_kernel(code, "turned")
+    counts = []
+    for _ in range(4):
+        x = np.arange(256, dtype=np.float32)
+        thread = threading.Thread(target=kernel, args=((1,), (256,), (x,)))
+        thread.start()
+        thread.join()
+        assert (x == np.arange(256)[::-1]).all()
+        counts.append(len(Path("/proc/self/maps").read_text().splitlines()))
+    assert counts[-1] - counts[0] < 50, counts  # each thread of a block has two

@@ -7,6 +7,8 @@
 
 #include <sched.h>
 
+#include <atomic>
+
 extern "C" void mgh_thread_exit(Fiber* fiber) {
     Runner* w = current;
     w->vain = 0;
@@ -82,7 +84,6 @@ Runner* new_runner() {
     w->barrier.places = w->queues[2];
     w->dynamic_end = (unsigned char*)dynamic + room;
     mprotect(w->dynamic_end, page, PROT_NONE);
-    give_signal_stack();
     return w;
 }
 
@@ -130,7 +131,7 @@ void begin(Runner* w) {
     }
 }
 
-// After an error the stacks are abandoned: all fibers begin anew.
+// After an error the stacks are abandoned, and on another OS thread too: all fibers begin anew.
 void start_afresh(Runner* w) {
     w->free_count = 0;
     for (unsigned i = 0; i < w->fiber_count; ++i) {
@@ -158,19 +159,49 @@ struct Launch {
 
 namespace {
 
-// This OS thread's: one, or one for each block of a cooperative launch.
-thread_local Runner** runners;
-thread_local uint64_t runner_count;
+// Runners, with their stacks, of OS threads that have ended: the next threads take them.
+std::atomic<Runner*> idle_runners;
+
+void leave_idle(Runner* first, Runner* last) {
+    last->next = idle_runners;
+    while (!idle_runners.compare_exchange_weak(last->next, first)) {}
+}
+
+Runner* take_idle() {
+    Runner* first = idle_runners.exchange(nullptr);
+    Runner* last = first ? first->next : nullptr;
+    if (!last) return first;
+    while (last->next) last = last->next;
+    leave_idle(first->next, last);
+    return first;
+}
+
+// An OS thread's: one, or one for each block of a cooperative launch.
+struct Runners {
+    Runner** all;
+    uint64_t count;
+
+    ~Runners() {
+        for (uint64_t i = 0; i < count; ++i) leave_idle(all[i], all[i]);
+        free(all);
+        all = nullptr;
+        count = 0;
+    }
+};
+thread_local Runners own;
 
 bool have_runners(uint64_t count) {
-    if (count <= runner_count) return true;
-    Runner** more = (Runner**)realloc(runners, count * sizeof(Runner*));
+    if (count <= own.count) return true;
+    Runner** more = (Runner**)realloc(own.all, count * sizeof(Runner*));
     if (!more) return false;
-    runners = more;
-    while (runner_count < count) {
-        Runner* w = new_runner();
+    own.all = more;
+    give_signal_stack();
+    while (own.count < count) {
+        Runner* w = take_idle();
+        if (w) start_afresh(current = w);  // its stacks were begun on another OS thread
+        else w = new_runner();
         if (!w) return false;
-        runners[runner_count++] = w;
+        own.all[own.count++] = w;
     }
     return true;
 }
@@ -201,6 +232,7 @@ void set_block(Runner* w, uint64_t number) {
 
 // Runs the blocks from `first` to `last` (not included) on this OS thread.
 static void run_blocks(const Launch* launch, uint64_t first, uint64_t last, Report* report) {
+    Runner** runners = own.all;
     Runner* w = current = runners[0];
     uint64_t blocks = (uint64_t)w->grid_dim.x * w->grid_dim.y * w->grid_dim.z;
     if (launch->cooperative) {
@@ -230,6 +262,7 @@ extern "C" int mgh_launch(const Launch* launch, const char* arguments, uint64_t 
         say(report, "no memory for the recorder");
         return report->status = FAILED;
     }
+    Runner** runners = own.all;
     watch_faults();
     report->frames = report->line = report->named = 0;
     report->slot = UNKNOWN;

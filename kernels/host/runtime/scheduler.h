@@ -94,6 +94,7 @@ struct Runner : Worker {  // a Worker with what only the runtime uses
     int rows[SHARED_SLOTS];   // of the lab's memory
     size_t dynamic_bytes;
     unsigned char* saved;  // what is kept of this block while another one runs
+    Runner* next;          // of those that no OS thread has
 };
 
 // The runner of this OS thread. Thread-local rather than read from the fiber, whose address depends
