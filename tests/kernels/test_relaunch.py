@@ -26,8 +26,11 @@ ADD, MUL = TABLE["add"], TABLE["mul"]
 
 
 @pytest.fixture(autouse=True)
-def numba():
-    """The dialect whose launches are remembered, and an empty table."""
+def numba(monkeypatch):
+    """The dialect whose launches are remembered, and an empty table. One OS thread, and none that a
+    launch of another test has lacked: Python would have to start it first."""
+    monkeypatch.setattr(thread_pool.wanted, "value", 1)
+    helpers.pool()[sharing.LACKING] = 0
     before = dispatch.backend()
     dispatch.set_backend("numba")
     if relaunch._table.state is not None:
