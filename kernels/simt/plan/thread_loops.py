@@ -10,7 +10,7 @@ from functools import partial
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
-from kernels.simt.ir.nodes import PartIf, defined, expressions, names
+from kernels.simt.ir.nodes import PartIf, defined, expressions, names, statements
 from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
@@ -25,6 +25,8 @@ from kernels.simt.plan.regions import RegionPlanner, StoredRows, without_unread
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
 from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.row_vectorise import GuardIf
+
+MANY_SUMS = 16  # vectors, half of the registers of AVX-512
 
 
 def row_version(
@@ -74,7 +76,7 @@ class _ThreadLoops:
             case Scalars():
                 return item
             case BlockFor():
-                hint = Hint.UNROLL_4 if self._is_innermost(item) else None
+                hint = Hint.UNROLL_4 if self._is_short(item) else None
                 return replace(item, body=self.items(item.body), hint=hint)
             case BlockWhile():
                 return replace(item, body=[*self._fetches(item), *self.items(item.body)])
@@ -97,9 +99,21 @@ class _ThreadLoops:
 
         return Fetches(self.program, self.planner.kinds, reasoning, self._span()).of(loop)
 
-    def _is_innermost(self, loop: BlockFor) -> bool:
-        """Whether this is the loop around rows that run together: short, so that counting costs."""
-        return self.plan.rows > 1 and all(isinstance(item, Region) for item in loop.body)
+    def _is_short(self, loop: BlockFor) -> bool:
+        """Whether this is the loop around rows that run together: short, so that counting costs.
+
+        With many sums it costs little. If addresses are loaded too, LLVM begins with the loads of
+        all copies, which the other registers cannot hold.
+        """
+        if self.plan.rows == 1 or not all(isinstance(item, Region) for item in loop.body):
+            return False
+        stmts = [stmt for region in loop.body for stmt in statements(region.body)]
+        return self.plan.sums < MANY_SUMS or not any(map(self._reads_through_tables, stmts))
+
+    def _reads_through_tables(self, stmt: ast.stmt) -> bool:
+        nodes = (n for expr in expressions(stmt) for n in ast.walk(expr))
+        indices = [n.slice for n in nodes if isinstance(n, ast.Subscript)]
+        return any(has_loads(self.program, index) for index in indices)
 
     def region(self, region: Region, at_edge: bool = False) -> Item | None:
         """What runs a region; None where nothing of it is left.

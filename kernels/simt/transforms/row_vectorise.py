@@ -70,6 +70,7 @@ class RowPlan:
     body: list[ast.stmt] = field(default_factory=list)
     interchanged: bool = False
     rows: int = 1  # that go through it together
+    sums: int = 0  # vectors that these accumulate into
 
 
 class RowPlanner:

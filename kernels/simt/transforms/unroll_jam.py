@@ -46,7 +46,9 @@ class UnrollJamPlanner(RowPlanner):
             plan = super().plan(body)
             if plan is None or not self._shares(plan):
                 return None
-            plan.rows = self._rows(plan)
+            each = self._carried(plan) * plan.lanes
+            plan.rows = self._rows(plan, each)
+            plan.sums = plan.rows * each // (processor.vector_registers().floats * 4)
             if plan.rows > 1:
                 return plan
         return None
@@ -84,23 +86,26 @@ class UnrollJamPlanner(RowPlanner):
             if in_loop
         )
 
-    def _rows(self, plan: RowPlan) -> int:
-        """How many rows have room for their accumulators in the registers."""
+    def _carried(self, plan: RowPlan) -> int:
+        """The bytes of what a thread accumulates in loops; 0 where that is not in registers."""
         known = set(plan.facts.defs) - plan.facts.scalars | self.spilled
-        carried = weight = 0
-        for region in (i for i in walk(plan.items) if isinstance(i, Region) and i.in_loop):
+        carried = 0
+        for region in _in_loops(plan):
             exposed, written, _ = exposure(region.body, known)
             used = set().union(*(names(e) for s in statements(region.body) for e in expressions(s)))
             kinds = [self.kinds.get(name) for name in exposed & written]
             if not all(isinstance(kind, types.Number | types.Boolean) for kind in kinds):
-                return 1
+                return 0
             arrays = [a for a in self.program.arrays.values() if a.space == "local"]
             carried += sum(map(itemsize, kinds))
             carried += sum(itemsize(a.dtype) * math.prod(a.sizes) for a in arrays if a.name in used)
-            weight = max(weight, sum(map(unrolled_length, region.body)))
-        if not carried:
+        return carried
+
+    def _rows(self, plan: RowPlan, each: int) -> int:
+        """How many rows have room for their accumulators, `each` bytes, in the registers."""
+        if not each:
             return 1
-        each = carried * plan.lanes
+        weight = max(sum(map(unrolled_length, region.body)) for region in _in_loops(plan))
         registers = processor.vector_registers().all_floats * 4  # their bytes
         most = min(registers // 2 // each, UNROLL_LIMIT // weight)
         y = self.program.block[1]
@@ -109,3 +114,8 @@ class UnrollJamPlanner(RowPlanner):
         # Two leave as many chains as the latency asks for. A third makes up for some that wait for
         # the cache, where what it leaves over is a pair again, of many: a pair is compiled, too.
         return 3 if most == 2 and three and y > 8 and y % 3 != 1 else rows
+
+
+def _in_loops(plan: RowPlan) -> list[Region]:
+    """The regions of a plan that are in a loop taken out of the rows."""
+    return [item for item in walk(plan.items) if isinstance(item, Region) and item.in_loop]

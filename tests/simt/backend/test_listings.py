@@ -89,6 +89,7 @@ def launch() -> None:
     for count in (32, 16):
         filters = np.ones((count, 16, 3, 3), np.float32)
         kernels.conv2d(images, filters, version="implicit_gemm")
+    kernels.conv2d(images, filters, version="batch_gemm")
 
 
 def write_listings(other: Processor, folder: Path) -> None:
@@ -140,6 +141,14 @@ def test_products_sum_in_registers(listings, name):
     other, texts = listings
     loops = inner_loops(other, texts[name])
     assert loops and min(share for share, _ in loops) > 0.5
+    assert not any(stores for _, stores in loops)
+
+
+def test_products_through_tables_sum_in_registers(listings):
+    other, texts = listings
+    loops = inner_loops(other, texts["conv2d_batch_gemm"])
+    # Half of the instructions of a loop that is not unrolled are loads and its counter.
+    assert loops and min(share for share, _ in loops) > 0.4
     assert not any(stores for _, stores in loops)
 
 
