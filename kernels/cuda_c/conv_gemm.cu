@@ -5,20 +5,21 @@
 // q = oh * width + ow run over padded positions: then col[k, q] = planes[offset[k] + q], neighbours q
 // read neighbours in memory, and a table `offset` of K integers says all there is to say about
 // kernel, dilation and channel. The few q with ow >= OW are computed and not stored. A stride s
-// splits the plane into s * s phases, each of which is a plane with stride 1.
+// splits the plane into s * s phases, each of which is a plane with stride 1. In backward-data the
+// phases of dx are so many output channels, with zeros for the weights that do not reach them.
 //
-//   pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
+//   pad             x -> planes: padding, phases of a stride
 //   implicit_gemm   the product, RM x RN results a thread as in matmul.cu; forward, and backward-data
-//                   (a convolution of the padded gradient with the weights rotated by 180 degrees)
-//   swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
+//                   (a convolution of the padded gradient)
+//   swap_channels   w (groups * O, C, taps) -> (groups * C, phases, O, shifts), for backward-data
 //   weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
 //                   run along q, each keeps an RM x RN tile of sums, and are added up last
 #include "matmul.cuh"
 
 // planes[(image, channel), phase, t, u] from x (channels, H, W), where `channels` counts those of
-// all images. Padded coordinate i = t * SUB + phase holds x[(i - lead) / INSERT] where that is an
-// index. Planes after the last channel are zeros: room to read past the end.
-template <class T, class A, int SUB_H, int SUB_W, int INSERT_H, int INSERT_W>
+// all images. Padded coordinate i = t * SUB + phase holds x[i - lead] where that is an index. Planes
+// after the last channel are zeros: room to read past the end.
+template <class T, class A, int SUB_H, int SUB_W>
 __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int height, int x_width,
                     int rows, int width, int lead_h, int lead_w) {
     constexpr int PHASES = SUB_H * SUB_W;
@@ -26,13 +27,12 @@ __global__ void pad(const T* x, A* planes, long long all_rows, int channels, int
     if (row >= all_rows) return;
     const int t = row % rows, phase = row / rows % PHASES;
     const long long channel = row / ((long long)rows * PHASES);
-    const int i = t * SUB_H + phase / SUB_W - lead_h, h = i / INSERT_H;
-    const bool live = channel < channels && i >= 0 && h < height && h * INSERT_H == i;
+    const int h = t * SUB_H + phase / SUB_W - lead_h;
+    const bool live = channel < channels && h >= 0 && h < height;
     const T* from = x + (channel * height + h) * x_width;
     for (int u = blockIdx.y * blockDim.x + threadIdx.x; u < width; u += gridDim.y * blockDim.x) {
-        const int j = u * SUB_W + phase % SUB_W - lead_w, v = j / INSERT_W;
-        const bool inside = live && j >= 0 && v < x_width && v * INSERT_W == j;
-        planes[row * width + u] = inside ? A(from[v]) : A(0);
+        const int v = u * SUB_W + phase % SUB_W - lead_w;
+        planes[row * width + u] = live && v >= 0 && v < x_width ? A(from[v]) : A(0);
     }
 }
 
@@ -110,15 +110,23 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
     }
 }
 
-// A thread a pair of channels; w (outs, ins, taps), swapped (groups * ins, per_out, taps).
+// A thread a pair of channels; w (outs, ins, count), swapped (groups * ins, phases, per_out, shifts).
+// taps (phases, shifts) is the tap of each phase and shift; -1 where there is none.
 template <class T>
-__global__ void swap_channels(const T* w, T* swapped, int outs, int ins, int per_out, int taps) {
+__global__ void swap_channels(const T* w, const int* taps, T* swapped, int outs, int ins, int count,
+                              int per_out, int phases, int shifts) {
     const int c = blockIdx.x * blockDim.x + threadIdx.x;
     const int o = blockIdx.y * blockDim.y + threadIdx.y;
     if (o >= outs || c >= ins) return;
-    const long long from = ((long long)o * ins + c) * taps;
-    const long long to = ((long long)(o / per_out * ins + c) * per_out + o % per_out) * taps;
-    for (int tap = 0; tap < taps; ++tap) swapped[to + tap] = w[from + tap];
+    const T* from = w + ((long long)o * ins + c) * count;
+    for (int phase = 0; phase < phases; ++phase) {
+        const long long row = ((long long)o / per_out * ins + c) * phases + phase;
+        T* to = swapped + (row * per_out + o % per_out) * shifts;
+        for (int shift = 0; shift < shifts; ++shift) {
+            const int tap = taps[phase * shifts + shift];
+            to[shift] = tap >= 0 ? from[tap] : T(0);
+        }
+    }
 }
 
 // One block, (BX, BY) threads: RM output channels x BY * RN taps of one group, over every

@@ -34,14 +34,13 @@ def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pai
     return (ceil_div(rows, 256 // bx), ceil_div(width, bx)), (bx, 256 // bx)
 
 
-def pad(acc_t, sub: Pair, insert: Pair, wide: bool) -> Kernel:
-    """kernel(x, planes, rows, width, lead_h, lead_w) for x (channels, H, W); its threads always
-    walk along rows."""
+def pad(acc_t, sub: Pair) -> Kernel:
+    """kernel(x, planes, rows, width, lead_h, lead_w) for x (channels, H, W)."""
 
     def arguments(x, planes, rows, width, *lead):
         return x, planes, planes.size // width, *x.shape, rows, width, *lead
 
-    return _kernel("pad", (0,), (acc_t, *sub, *insert), arguments)
+    return _kernel("pad", (0,), (acc_t, *sub), arguments)
 
 
 def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool) -> Kernel:
@@ -54,11 +53,12 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool) -> Kernel:
     return _kernel("implicit_gemm", (0, 1, 4), (acc_t, *tile, has_bias, split), arguments)
 
 
-def swap_channels(taps: int) -> Kernel:
-    """kernel(w, swapped) for w (groups * O, C, taps) and swapped (groups * C, O, taps)."""
+def swap_channels(acc_t) -> Kernel:
+    """kernel(w, taps, swapped) for w (groups * O, C, taps), taps (phases, shifts) and swapped
+    (groups * C, phases, O, shifts)."""
 
-    def arguments(w, swapped):
-        return w, swapped, *w.shape[:2], swapped.shape[1], taps
+    def arguments(w, taps, swapped):
+        return w, taps, swapped, *w.shape, swapped.shape[2], *taps.shape
 
     return _kernel("swap_channels", (0,), (), arguments)
 

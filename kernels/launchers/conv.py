@@ -12,6 +12,8 @@
                    and the next ones come while these are multiplied (conv_async)
 6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
+Where the kernel is as large as the image, all three are products as they are (matmul).
+
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a
 fixed order.
@@ -20,12 +22,11 @@ fixed order.
 from __future__ import annotations
 
 import math
-import sys
 
 from numpy import float32, ndarray
 
 from kernels.families import Family, Operation, Shape, as_for, floats, normal, ones
-from kernels.launchers import conv_batch, conv_gemm, conv_mma
+from kernels.launchers import conv_batch, conv_gemm, conv_mma, conv_product
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -52,7 +53,7 @@ FORWARD = {
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
-    "implicit_gemm": "a convolution with the weights rotated by 180 degrees",
+    "implicit_gemm": "a convolution of the gradient, a channel for each phase of the stride",
     "batch_gemm": "one product over all images for each phase of the stride",
 }
 BACKWARD_WEIGHT = {
@@ -64,7 +65,12 @@ PACKS = {
     "double_buffer": "float32: channels last, so that cp.async copies packs of the next terms",
     "mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)",
 }
-GEMMS = {"implicit_gemm": conv_gemm, "batch_gemm": conv_batch, **dict.fromkeys(PACKS, conv_mma)}
+GEMMS = {
+    "implicit_gemm": conv_gemm,
+    "batch_gemm": conv_batch,
+    **dict.fromkeys(PACKS, conv_mma),
+    "product": conv_product,
+}
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins,
 LONG_SUM = 32  # on a CPU unless a sum has so many terms
@@ -114,7 +120,7 @@ def _version(
     """The version for so many rows of results a group, each of so many terms, or the one that was
     asked for. ValueError where that does not take the operands.
 
-    sparse: implicit_gemm would read zeros between the elements.
+    sparse: implicit_gemm would multiply by zeros, about as often as not.
     """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
@@ -122,12 +128,14 @@ def _version(
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
         return version
+    if geo.is_product:
+        return "product"
     gpu = on_gpu(like)
     packs = next((one for one in PACKS if one in own and not _refusal(one, geo, like)), None)
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
-    if dialect.conv_batch.pays(terms, sys.maxsize if sparse else rows, gpu):
+    if dialect.conv_batch.pays(terms, 2 * rows if sparse else rows, gpu):
         return "batch_gemm"
     long_sums = not gpu and terms >= LONG_SUM
     return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS or long_sums else "direct"
@@ -357,6 +365,8 @@ def _cases(rng, versions):
         ((None, "direct", "tiled", "batch_gemm", *PACKS), *odd),
         ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+        ((None,), (3, 2, 13, 8), (9, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
+        ((None,), (5, 6, 3, 4), (7, 6, 3, 4), (1, 1), (0, 0), (1, 1), 1),
     ]:
         arrays = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
         g_shape = _cost(*arrays[:2], None, *options)[0][0][0]

@@ -19,7 +19,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
-from kernels.launchers.conv_planes import Geometry, Planes, padded
+from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_planes, padded
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose, transpose_into
 
@@ -212,40 +212,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     return weight
 
 
-class _Reach(NamedTuple):
-    """Along one axis, for positions phase, phase + stride, ... of x: the taps that reach them, and
-    which outputs those are, counted from that of the position."""
-
-    phase: int
-    taps: list[int]
-    shifts: list[int]
-    count: int
-
-
-def _reach(geo: Geometry, axis: int) -> list[_Reach]:
-    stride, dilation, padding = (o[axis] for o in (geo.stride, geo.dilation, geo.padding))
-    found = []
-    for phase in range(min(stride, geo.x_shape[2 + axis])):
-        ends = [(tap, phase + padding - tap * dilation) for tap in range(geo.w_shape[2 + axis])]
-        taps = [tap for tap, end in ends if end % stride == 0]
-        shifts = [end // stride for _, end in ends if end % stride == 0]
-        found.append(_Reach(phase, taps, shifts, ceil_div(geo.x_shape[2 + axis] - phase, stride)))
-    return found
-
-
-def gradient_planes(geo: Geometry) -> tuple[list[list[_Reach]], Planes]:
-    """By axis what reaches the phases of the stride, and the gradient with room for all of it."""
-    reaches = [_reach(geo, axis) for axis in range(2)]
-    lead, sizes = [], []
-    for axis, phases in enumerate(reaches):
-        before = max(0, *(-shift for one in phases for shift in one.shifts))
-        last = max(shift + one.count for one in phases for shift in (*one.shifts, 0))
-        lead.append(before)
-        sizes.append(before + max(geo.out[axis], last))
-    return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))
-
-
-def _phases(geo: Geometry, reaches: list[list[_Reach]], planes: Planes):
+def _phases(geo: Geometry, reaches: list[list[Reach]], planes: Planes):
     """For each kind of positions of x: where they lie (in planes of g, and in x with its channels
     last), and the terms of their sums (in planes of g, and in w with its input channels last)."""
     (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape

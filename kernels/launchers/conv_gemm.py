@@ -4,6 +4,7 @@ in padded planes."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,9 @@ from kernels.launchers.common import (
     on_gpu,
     splits,
 )
-from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_planes
 from kernels.launchers.reduction import reduce
-from kernels.launchers.transpose import cast
+from kernels.launchers.transpose import cast, copy, transpose
 
 LEAST_TERMS = 128  # of a split, where a GPU would have few blocks
 
@@ -59,59 +60,52 @@ def _input_planes(geo: Geometry) -> Planes:
     return Planes(rows, width, geo.padding, sub=geo.stride)
 
 
-def _gradient_planes(geo: Geometry) -> Planes:
-    """Planes for backward-data: the gradient spread by the stride, with room for every tap."""
-    rows, width = (geo.x_shape[2 + i] + geo.reach(i) for i in range(2))
-    lead = tuple(geo.reach(i) - geo.padding[i] for i in range(2))
-    return Planes(rows, width, lead, insert=geo.stride)
-
-
-def _offsets(geo: Geometry, planes: Planes, channels: int, rotated: bool, multiple: int):
-    """uint32 offset of (channel, kh, kw) from an output position; taps reversed if `rotated`.
+def _offsets(geo: Geometry, planes: Planes, channels: int, multiple: int):
+    """uint32 offset of (channel, kh, kw) from an output position.
 
     Zeros fill the table up to a multiple of `multiple`.
     """
     c, i, j = np.ogrid[:channels, : geo.w_shape[2], : geo.w_shape[3]]
-    if rotated:
-        i, j = geo.w_shape[2] - 1 - i, geo.w_shape[3] - 1 - j
     t, a = np.divmod(i * geo.dilation[0], planes.sub[0])
     u, b = np.divmod(j * geo.dilation[1], planes.sub[1])
     phase = a * planes.sub[1] + b
     plane = planes.rows * planes.width
-    table = c * planes.channel + phase * plane + t * planes.width + u
+    return _filled(c * planes.channel + phase * plane + t * planes.width + u, multiple)
+
+
+def _filled(table: np.ndarray, multiple: int) -> np.ndarray:
     offsets = np.zeros(ceil_div(table.size, multiple) * multiple, np.uint32)
     offsets[: table.size] = table.reshape(-1)
     return offsets
 
 
-def _convolution(
-    dialect: Dialect,
-    name: str,
-    geo: Geometry,
-    planes: Planes,
-    out: Pair,
-    data: bool,
-    like,
-    has_bias: bool,
-):
-    """The function (w (G * channels, K), x, bias) -> y (N * G * channels, OH * OW) of an
-    implicit-GEMM convolution. On a GPU blocks share the terms of few results.
+class _Sums(NamedTuple):
+    """A product: the channels of a group that it reads and writes, and the offsets of the terms
+    from an output position, as a function of what their number is to be a multiple of."""
 
-    `data`: backward-data, where the gradient takes the place of x and the taps are reversed.
-    """
-    dtype = like.dtype
-    from_channels, to_channels = geo.channels[::-1] if data else geo.channels
+    read: int
+    written: int
+    terms: int
+    offsets: Callable[[int], np.ndarray]
+
+
+def _convolution(
+    dialect: Dialect, name: str, geo: Geometry, planes: Planes, out: Pair, sums: _Sums, like,
+    has_bias: bool,
+):  # fmt: skip
+    """The function (w (G * written, K), x, bias) -> y (N * G * written, OH * OW) of an
+    implicit-GEMM convolution. On a GPU blocks share the terms of few results."""
+    dtype, terms = like.dtype, sums.terms
     n, groups = geo.x_shape[0], geo.groups
-    identity = planes == Planes(*out, (0, 0)) and geo.w_shape[2:] == (1, 1)
-    lay_out = planes.launch(dialect, name, like, n * groups * from_channels, 0)
-    terms = from_channels * geo.w_shape[2] * geo.w_shape[3]
+    identity = planes == Planes(*out, (0, 0)) and terms == sums.read
+    lay_out = planes.launch(dialect, name, like, n * groups * sums.read, 0)
     positions = (out[0] - 1) * planes.width + out[1]
-    tile = dialect.conv_gemm.gemm_tile(to_channels, terms, positions, on_gpu(like))
-    offset = namespace(like).asarray(_offsets(geo, planes, from_channels, data, tile.tk))
+    tile = dialect.conv_gemm.gemm_tile(sums.written, terms, positions, on_gpu(like))
+    offset = namespace(like).asarray(sums.offsets(tile.tk))
 
     def tiles(tile: GemmTile) -> tuple[int, int]:
         across = n * groups * ceil_div(positions, tile.bx * tile.rn)
-        return across, ceil_div(to_channels, tile.by * tile.rm)
+        return across, ceil_div(sums.written, tile.by * tile.rm)
 
     if on_gpu(like) and splits(math.prod(tiles(tile)), terms, 1) > 1:
         tile = tile._replace(rm=4)  # the least, for more blocks
@@ -124,8 +118,8 @@ def _convolution(
     if count > 1:
         grid = (*grid, count)
     run = launcher(name, "implicit_gemm", kernel, grid, (tile.bx, tile.by))
-    sizes = (groups, from_channels * planes.channel, positions, planes.width, out[1], span)
-    shape = (n * groups * to_channels, out[0] * out[1])
+    sizes = (groups, sums.read * planes.channel, positions, planes.width, out[1], span)
+    shape = (n * groups * sums.written, out[0] * out[1])
 
     def gemm(w, x, bias):
         flat = x.reshape(-1) if identity else lay_out(x)
@@ -141,7 +135,13 @@ def _convolution(
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
-    gemm = _convolution(dialect, name, geo, _input_planes(geo), geo.out, False, like, has_bias)
+    planes, (per_in, per_out) = _input_planes(geo), geo.channels
+
+    def offsets(multiple: int) -> np.ndarray:
+        return _offsets(geo, planes, per_in, multiple)
+
+    sums = _Sums(per_in, per_out, math.prod(geo.w_shape[1:]), offsets)
+    gemm = _convolution(dialect, name, geo, planes, geo.out, sums, like, has_bias)
 
     def convolved(w, x, bias):
         y = gemm(w.reshape(geo.w_shape[0], -1), x, bias)
@@ -151,21 +151,60 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w) -> dx."""
-    (per_in, per_out), outs, groups = geo.channels, geo.w_shape[0], geo.groups
-    taps = math.prod(geo.w_shape[2:])
-    out, planes = geo.x_shape[2:], _gradient_planes(geo)
-    gemm = _convolution(dialect, name, geo, planes, out, True, like, False)
-    no_bias = empty((1,), like.dtype, like)
-    kernel, grid = dialect.conv_gemm.swap_channels(taps), (ceil_div(per_in, 32), ceil_div(outs, 8))
+    """The function (g, w) -> dx: a convolution of g, one channel for each phase of one of dx."""
+    (per_in, per_out), outs, dtype = geo.channels, geo.w_shape[0], like.dtype
+    reaches, planes = gradient_planes(geo)
+    shifts = [sorted({shift for one in phases for shift in one.shifts}) for phases in reaches]
+    shifts = [each or [0] for each in shifts]  # where no tap reaches x, a weight of 0
+    taps = namespace(like).asarray(_taps(geo, reaches, shifts))
+    phases, reaching = taps.shape
+
+    def offsets(multiple: int) -> np.ndarray:
+        down, across = (np.array(s, int) + lead for s, lead in zip(shifts, planes.lead))
+        o = np.arange(per_out).reshape(-1, 1, 1)
+        return _filled(o * planes.channel + down[:, None] * planes.width + across, multiple)
+
+    sums = _Sums(per_out, per_in * phases, per_out * reaching, offsets)
+    positions = reaches[0][0].count, reaches[1][0].count
+    gemm = _convolution(dialect, name, geo, planes, positions, sums, like, False)
+    kernel = dialect.conv_gemm.swap_channels(dialect.common.scalar_type(dtype))
+    grid = (ceil_div(per_in, 32), ceil_div(outs, 8))
     swap = launcher(name, "swap_channels", kernel, grid, (32, 8))
+    no_bias = empty((1,), dtype, like)
 
     def data(g, w):
-        swapped = empty((groups * per_in, per_out, taps), like.dtype, w)
-        swap(w.reshape(-1, per_in, taps), swapped)
-        return gemm(swapped.reshape(groups * per_in, -1), g, no_bias).reshape(geo.x_shape)
+        swapped = empty((geo.groups * per_in, phases, per_out, reaching), dtype, w)
+        swap(w.reshape(outs, per_in, -1), taps, swapped)
+        y = gemm(swapped.reshape(-1, sums.terms), g, no_bias)
+        return _interleaved(dialect, y.reshape(-1, *map(len, reaches), *positions), geo)
 
     return data
+
+
+def _interleaved(dialect: Dialect, y, geo: Geometry):
+    """dx from its phases (N * C, SH, SW, positions); the last ones may be beyond it."""
+    _, down, across, height, width = y.shape
+    if down * across == 1:
+        return y.reshape(geo.x_shape)
+    dx = transpose(dialect, y, (0, 3, 1, 4, 2))
+    dx = dx.reshape(*geo.x_shape[:2], height * down, width * across)
+    return (
+        dx
+        if dx.shape == geo.x_shape
+        else copy(dialect, dx[..., : geo.x_shape[2], : geo.x_shape[3]])
+    )
+
+
+def _taps(geo: Geometry, reaches: list[list[Reach]], shifts: list[list[int]]) -> np.ndarray:
+    """int32 (phases, shifts): the tap by which outputs at each shift reach a phase, or -1."""
+    along = []
+    for phases, axis in zip(reaches, shifts):
+        along.append(np.full((len(phases), len(axis)), -1))
+        for one in phases:
+            along[-1][one.phase, [axis.index(shift) for shift in one.shifts]] = one.taps
+    down, across = along[0][:, None, :, None], along[1][:, None, :]
+    found = np.where((down < 0) | (across < 0), -1, down * geo.w_shape[3] + across)
+    return found.reshape(len(reaches[0]) * len(reaches[1]), -1).astype(np.int32)
 
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
@@ -183,7 +222,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     grid[2] *= count
     lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
     lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
-    offset = _offsets(geo, planes, per_in, False, tile.by * tile.rn)
+    offset = _offsets(geo, planes, per_in, tile.by * tile.rn)
     offset = namespace(like).asarray(offset)
     kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
     run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))

@@ -15,8 +15,7 @@ from kernels.launchers.common import (
     launcher,
     namespace,
 )
-from kernels.launchers.conv_batch import gradient_planes
-from kernels.launchers.conv_planes import Geometry, Planes, padded
+from kernels.launchers.conv_planes import Geometry, Planes, gradient_planes, padded
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
 

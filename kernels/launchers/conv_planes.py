@@ -1,5 +1,4 @@
-"""What a convolution is, and its images as planes of memory: with padding, phases of a stride, or
-zeros between."""
+"""What a convolution is, and its images as planes of memory: padded, or by phases of a stride."""
 
 from __future__ import annotations
 
@@ -43,6 +42,12 @@ class Geometry(NamedTuple):
         """Input and output channels of one group."""
         return self.w_shape[1], self.w_shape[0] // self.groups
 
+    @property
+    def is_product(self) -> bool:
+        """Whether the kernel is as large as the image, so that an image is a row of a product."""
+        covers = self.x_shape[1:] == self.w_shape[1:] and self.out == (1, 1)
+        return covers and self.groups == 1 and self.padding == (0, 0)
+
 
 class Planes(NamedTuple):
     """How an array lies after `conv_gemm.pad`: see there."""
@@ -51,7 +56,6 @@ class Planes(NamedTuple):
     width: int
     lead: Pair
     sub: Pair = (1, 1)
-    insert: Pair = (1, 1)
 
     @property
     def channel(self) -> int:
@@ -65,7 +69,7 @@ class Planes(NamedTuple):
         count = (channels + ceil_div(slack, self.channel)) * phases
         acc_t = dialect.common.scalar_type(dtype)
         grid, block = dialect.conv_gemm.pad_tiling(count, self.rows, self.width, on_gpu(like))
-        kernel = dialect.conv_gemm.pad(acc_t, self.sub, self.insert, self.width > block[0])
+        kernel = dialect.conv_gemm.pad(acc_t, self.sub)
         run = launcher(name, "pad", kernel, grid, block)
         sizes = (self.rows, self.width, *self.lead)
 
@@ -81,3 +85,36 @@ def padded(geo: Geometry) -> Planes:
     """x with its padding."""
     rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
     return Planes(rows, width, geo.padding)
+
+
+class Reach(NamedTuple):
+    """Along one axis, for positions phase, phase + stride, ... of x: the taps that reach them, and
+    which outputs those are, counted from that of the position."""
+
+    phase: int
+    taps: list[int]
+    shifts: list[int]
+    count: int
+
+
+def _reach(geo: Geometry, axis: int) -> list[Reach]:
+    stride, dilation, padding = (o[axis] for o in (geo.stride, geo.dilation, geo.padding))
+    found = []
+    for phase in range(min(stride, geo.x_shape[2 + axis])):
+        ends = [(tap, phase + padding - tap * dilation) for tap in range(geo.w_shape[2 + axis])]
+        taps = [tap for tap, end in ends if end % stride == 0]
+        shifts = [end // stride for _, end in ends if end % stride == 0]
+        found.append(Reach(phase, taps, shifts, ceil_div(geo.x_shape[2 + axis] - phase, stride)))
+    return found
+
+
+def gradient_planes(geo: Geometry) -> tuple[list[list[Reach]], Planes]:
+    """By axis what reaches the phases of the stride, and the gradient with room for all of it."""
+    reaches = [_reach(geo, axis) for axis in range(2)]
+    lead, sizes = [], []
+    for axis, phases in enumerate(reaches):
+        before = max([0, *(-shift for one in phases for shift in one.shifts)])
+        last = phases[0].count + max([0, *(shift for one in phases for shift in one.shifts)])
+        lead.append(before)
+        sizes.append(before + max(geo.out[axis], last))
+    return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))

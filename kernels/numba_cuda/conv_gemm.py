@@ -7,13 +7,15 @@ and q is an output pixel. Two observations make `col` cheap:
   padded positions. Then col[k, q] = planes[offset[k] + q]: neighbours q read neighbours in memory,
   and a table `offset` of K integers encodes kernel element, dilation and channel.
   The few q with ow >= OW are computed and not stored.
-- A stride s splits the plane into s * s phases, each of which is a plane with stride 1.
+- A stride s splits the plane into s * s phases, each of which is a plane with stride 1. In
+  backward-data the phases of dx are so many output channels, with zeros for the weights that do
+  not reach them.
 
 Kernels here:
-    pad             x -> planes: padding, phases of a stride, zeros between for a transposed one
+    pad             x -> planes: padding, phases of a stride
     implicit_gemm   the product, a 2-D register tile as in matmul.py; forward, and backward-data
-                    (a convolution of the padded gradient with the flipped weights)
-    swap_channels   w (groups * O, C, taps) -> (groups * C, O, taps), for backward-data
+                    (a convolution of the padded gradient)
+    swap_channels   w (groups * O, C, taps) -> (groups * C, phases, O, shifts), for backward-data
     weight_gradient dw[oc, k] = sum_(n, q) g[oc, q] * planes[offset[k] + q]: the lanes of a block
                     run along q, each keeps an RM x RN tile of sums, which are added last
 """
@@ -29,23 +31,13 @@ from kernels.support import processor
 
 
 @functools.cache
-def pad(acc_t, sub: Pair, insert: Pair, wide: bool):
+def pad(acc_t, sub: Pair):
     """planes[(image, channel), phase, t, u] from x (images * channels, H, W).
 
-    Padded coordinate i = t * sub + phase; it holds x[(i - lead) / insert] where that is an index.
-    Planes after the last channel are zeros: room to read past the end. A block takes rows of a
-    plane; its threads walk along them where they are `wide`. Phases and zeros between exclude each
-    other.
+    Padded coordinate i = t * sub + phase; it holds x[i - lead] where that is an index. Planes after
+    the last channel are zeros: room to read past the end. A block takes rows of a plane; its
+    threads copy a row, then fill its margins.
     """
-    if insert == (1, 1):
-        return _phases(acc_t, sub)
-    assert sub == (1, 1)
-    return _spread(acc_t, insert, wide)
-
-
-@functools.cache
-def _phases(acc_t, sub: Pair):
-    """A row of a phase is copied, then its margins are filled."""
     sub_h, sub_w = sub
     phases = sub_h * sub_w
 
@@ -66,37 +58,6 @@ def _phases(acc_t, sub: Pair):
             planes[row + first + v] = acc_t(x[channel, h, start + v * sub_w])
         for u in range(cuda.threadIdx.x, width - size, cuda.blockDim.x):
             planes[row + (u if u < first else u + size)] = acc_t(0)
-
-    return conv2d_pad
-
-
-@functools.cache
-def _spread(acc_t, insert: Pair, wide: bool):
-    """Rows of x with zeros between them, and between their elements."""
-    ins_h, ins_w = insert
-
-    @cuda.jit(device=True)
-    def element(x, channel, h, live, j):
-        v = j // ins_w
-        inside = live and 0 <= v < x.shape[2] and v * ins_w == j
-        return acc_t(x[channel, h, v]) if inside else acc_t(0)
-
-    @cuda.jit
-    def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
-        tiles = (rows + cuda.blockDim.y - 1) // cuda.blockDim.y
-        channel = cuda.blockIdx.x // tiles
-        t = cuda.blockIdx.x % tiles * cuda.blockDim.y + cuda.threadIdx.y
-        if t >= rows:
-            return
-        h = (t - lead_h) // ins_h
-        live = channel < x.shape[0] and 0 <= h < x.shape[1] and h * ins_h == t - lead_h
-        row = (channel * rows + t) * width
-        if wide:
-            for u in range(cuda.threadIdx.x, width, cuda.blockDim.x):
-                planes[row + u] = element(x, channel, h, live, u - lead_w)
-        elif cuda.threadIdx.x < width:
-            u = cuda.threadIdx.x
-            planes[row + u] = element(x, channel, h, live, u - lead_w)
 
     return conv2d_pad
 
@@ -178,16 +139,20 @@ def implicit_gemm(acc_t, tile: GemmTile, has_bias: bool, split: bool):
 
 
 @functools.cache
-def swap_channels(taps: int):
-    """A thread per pair of channels; w (groups * O, C, taps), swapped (groups * C, O, taps)."""
+def swap_channels(acc_t):
+    """A thread per pair of channels; w (groups * O, C, taps), swapped (groups * C, phases, O,
+    shifts). taps (phases, shifts) is the tap of each phase and shift; -1 where there is none."""
 
     @cuda.jit
-    def conv2d_swap_channels(w, swapped):
+    def conv2d_swap_channels(w, taps, swapped):
         c, o = cuda.grid(2)
-        group = o // swapped.shape[1]
+        group = o // swapped.shape[2]
         if o < w.shape[0] and c < w.shape[1]:
-            for tap in range(taps):
-                swapped[group * w.shape[1] + c, o % swapped.shape[1], tap] = w[o, c, tap]
+            for phase in range(taps.shape[0]):
+                for shift in range(taps.shape[1]):
+                    tap = taps[phase, shift]
+                    value = acc_t(w[o, c, tap]) if tap >= 0 else acc_t(0)
+                    swapped[group * w.shape[1] + c, phase, o % swapped.shape[2], shift] = value
 
     return conv2d_swap_channels
 
@@ -253,7 +218,7 @@ def weight_gradient(acc_t, tile: GradTile):
 
 
 def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[int, Pair]:
-    """Grid and block of pad for planes of rows x width; wider ones than the block are `wide`."""
+    """Grid and block of pad for planes of rows x width."""
     bx = 16 if width <= 16 else 32
     by = 256 // bx
     return planes * ceil_div(rows, by), (bx, by)

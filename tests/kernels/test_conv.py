@@ -26,14 +26,19 @@ CASES = {
     "everything": ((2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2),
     "groups": ((2, 12, 13, 15), (24, 3, 3, 3), (1, 1), (1, 1), (1, 1), 4),
     "depthwise": ((2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+    "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
+    "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
     "one_pixel": ((2, 4, 3, 3), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
     "empty_batch": ((0, 4, 8, 8), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
 }
 SHIPPED = [(case, None) for case in CASES]
 # the shipped version of these is another one
 OTHERS = [(case, "direct") for case in ("3x3", "everything", "groups")]
-OTHERS += [("depthwise", "implicit_gemm")]
-BATCH = ("1x1_padded", "stride", "everything", "groups", "one_pixel", "empty_batch")
+OTHERS += [
+    (case, "implicit_gemm") for case in ("1x1_padded", "everything", "depthwise", "one_pixel")
+]
+BATCH = ("1x1_padded", "stride", "everything", "groups", "few_channels", "less_than_a_stride")
+BATCH += ("one_pixel", "empty_batch")
 OTHERS += [(case, "batch_gemm") for case in BATCH]
 TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
 
@@ -114,6 +119,8 @@ def test_backward_weight(device, version, case, rng):
     [
         ("dilation", np.float64, False),
         ("dilation", np.float16, True),
+        ("few_channels", np.float16, False),
+        ("one_pixel", BFLOAT16, True),
         ("depthwise", BFLOAT16, True),
     ],
 )
