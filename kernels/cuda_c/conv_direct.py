@@ -6,6 +6,7 @@ import numpy as np
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
+from kernels.launchers.conv_planes import Geometry
 
 TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
 _kernel = family("conv_direct.cu")
@@ -31,6 +32,11 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
     constants = (acc_t, *kernel, *stride, *dilation, has_bias)
     return _kernel("tiled_forward", (0,), constants, _forward)
+
+
+def tiles_pay(geo: Geometry, gpu: bool) -> bool:
+    """Whether `tiled` is to be used: implicit_gemm is what was measured."""
+    return False
 
 
 def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair) -> Kernel:

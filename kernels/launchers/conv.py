@@ -135,6 +135,8 @@ def _version(
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
+    if "tiled" in own and dialect.conv_direct.tiles_pay(geo, gpu):
+        return "tiled"
     if dialect.conv_batch.pays(terms, 2 * rows if sparse else rows, gpu):
         return "batch_gemm"
     long_sums = not gpu and terms >= LONG_SUM

@@ -12,10 +12,13 @@ Kernel size, stride and dilation are constants of a kernel: their loops unroll.
 from __future__ import annotations
 
 import functools
+import math
 
+from kernels.launchers.common import Pair, ceil_div
+from kernels.launchers.conv_planes import Geometry
 from kernels.simt import cuda
+from kernels.support import processor
 
-Pair = tuple[int, int]
 FULL_WARP = 0xFFFFFFFF
 TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
 
@@ -92,6 +95,18 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
                     y[n, oc, oh0 + ty, ow0 + tx] = v
 
     return conv2d_tiled
+
+
+def tiles_pay(geo: Geometry, gpu: bool) -> bool:
+    """Whether `tiled` is to be used: on CPUs, for few terms and outputs that fill their tiles.
+    (Where implicit_gemm and batch_gemm take over was measured with AVX2 and with AVX-512.)"""
+    if gpu or geo.stride != (1, 1):
+        return False
+    results = math.prod(geo.out) * geo.channels[1]
+    tile = TILE_H, TILE_W, TILE_CHANNELS
+    computed = math.prod(ceil_div(n, t) * t for n, t in zip((*geo.out, geo.channels[1]), tile))
+    most = 72 if processor.vector_registers().floats < 16 else 190
+    return math.prod(geo.w_shape[1:]) * computed <= most * results
 
 
 @functools.cache
