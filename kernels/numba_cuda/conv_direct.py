@@ -100,13 +100,14 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
 def tiles_pay(geo: Geometry, gpu: bool) -> bool:
     """Whether `tiled` is to be used: on CPUs, for few terms and outputs that fill their tiles.
     (Where implicit_gemm and batch_gemm take over was measured with AVX2 and with AVX-512.)"""
-    if gpu or geo.stride != (1, 1):
+    taps = math.prod(geo.w_shape[2:])
+    if gpu or geo.stride != (1, 1) or geo.channels[0] > max(8, 2 * taps):
         return False
     results = math.prod(geo.out) * geo.channels[1]
     tile = TILE_H, TILE_W, TILE_CHANNELS
     computed = math.prod(ceil_div(n, t) * t for n, t in zip((*geo.out, geo.channels[1]), tile))
     most = 72 if processor.vector_registers().floats < 16 else 190
-    return math.prod(geo.w_shape[1:]) * computed <= most * results
+    return geo.channels[0] * taps * computed <= most * results
 
 
 @functools.cache
