@@ -2,9 +2,9 @@
 // through tables.
 //
 // Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-// right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j]. So the left operand is
-// read where it lies; the right one and the result, whose columns are neighbours, are transposed.
-// With other tables the same kernel computes
+// right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j * column]. So the left
+// operand is read where it lies, and the result goes where it belongs; the right operand, whose
+// columns are neighbours, is transposed. With other tables the same kernel computes
 //
 //   forward          i an output position of any image, k (channel, kh, kw); right w
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
@@ -13,13 +13,15 @@
 
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
 // blockIdx.z = (split of the terms, group). rows and places (m); terms and right_terms (count), of
-// which a split adds up `span`; n columns; the `_group`s are the distances between groups.
+// which a split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances
+// between groups.
 template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS>
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
            const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
            int count, int span, int groups, int n,
-           long long left_group, long long right_group, long long out_group, long long out_split) {
+           long long left_group, long long right_group, long long out_group, long long out_split,
+           long long column) {
     constexpr int TM = BY * RM, TN = BX * RN;
     __shared__ A left_tile[TK][TM + 1];
     __shared__ A right_tile[TK][TN];
@@ -63,7 +65,7 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
         #pragma unroll
         for (int i = 0; i < RM; ++i) {
             const int row = row0 + ty * RM + i;
-            if (row < m) out[(long long)places[row] + col] = U(sum[j][i] + more);
+            if (row < m) out[places[row] + col * column] = U(sum[j][i] + more);
         }
     }
 }

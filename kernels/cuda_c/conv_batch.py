@@ -25,7 +25,7 @@ def pays(terms: int, columns: int, gpu: bool) -> bool:
 
 def batch_gemm(acc_t, bx: int, by: int, rm: int, rn: int, tk: int, has_bias: bool) -> Kernel:
     """kernel(left, right, bias, out, rows, places, terms, right_terms, span, groups, n, left_group,
-    right_group, out_group, out_split)."""
+    right_group, out_group, out_split, column)."""
 
     def arguments(left, right, bias, out, rows, places, terms, right_terms, *rest):
         tables = rows, places, terms, right_terms

@@ -21,7 +21,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_planes, padded
 from kernels.launchers.reduction import reduce
-from kernels.launchers.transpose import cast, transpose, transpose_into
+from kernels.launchers.transpose import cast, transpose
 
 PART = 1 << 18  # floats of planes and results that are worked on together
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
@@ -29,40 +29,40 @@ SPAN = 16384  # terms that one sum adds up; the sums of more are added afterward
 
 class Side(NamedTuple):
     """An index of the product: where its elements lie in the left operand, and in the other array
-    that it belongs to (the right operand for terms; the result for rows, which has its columns, the
-    channels of all groups, last)."""
+    that it belongs to (the right operand for terms, the result for rows)."""
 
     left: np.ndarray
     other: np.ndarray
 
 
 class Groups(NamedTuple):
-    """How many groups there are, the columns of one, and the distances of groups in both operands
-    and the result."""
+    """How many groups there are, the columns of one, the distances of groups in both operands and
+    the result, and that of columns in the result."""
 
     count: int
     columns: int
     left: int
     right: int
     out: int
+    column: int
 
 
-def _positions(geo: Geometry, planes: Planes) -> Side:
-    """The output positions of all images: in padded planes of x, and in an output whose channels
-    lie last."""
+def _positions(geo: Geometry, planes: Planes, across: int, down: int) -> Side:
+    """The output positions of all images: in padded planes of x, and in an array in which images
+    are `down` elements apart, and positions `across`."""
     n, (height, width) = geo.x_shape[0], geo.out
     image, i, j = np.ogrid[:n, :height, :width]
     x = image * geo.x_shape[1] * planes.channel
     x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
-    return Side(x, np.arange(x.size) * geo.w_shape[0])
+    return Side(x, image * down + (i * width + j) * across)
 
 
-def _taps(geo: Geometry, planes: Planes) -> Side:
-    """The weights of one output channel: in padded planes of x, and in weights whose output
-    channels lie last."""
+def _taps(geo: Geometry, planes: Planes, across: int) -> Side:
+    """The weights of one output channel: in padded planes of x, and in weights that are `across`
+    elements apart."""
     c, i, j = np.ogrid[: geo.channels[0], : geo.w_shape[2], : geo.w_shape[3]]
     x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
-    return Side(x, np.arange(x.size) * geo.channels[1])
+    return Side(x, np.arange(x.size) * across)
 
 
 class Product:
@@ -84,7 +84,7 @@ class Product:
         span = max(span or terms.left.size, 1)
         splits = max(ceil_div(terms.left.size, span), 1)
         tables = [xp.asarray(table.reshape(-1).astype(np.uint32)) for table in terms]
-        numbers = (span, *groups, out_split)
+        numbers = (span, *groups[:-1], out_split, groups.column)
         left, places = (table.reshape(-1).astype(np.uint32) for table in rows)
         acc_t = dialect.common.scalar_type(like.dtype)
         tall = dialect.conv_batch.ROWS * MAX_GRID_YZ
@@ -132,36 +132,25 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
     (per_in, per_out), planes, outs = geo.channels, padded(geo), geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
+    distances = per_in * planes.channel, per_out * terms, per_out * pixels, pixels
 
     def convolution(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        product = Product(
-            dialect,
-            name,
-            like,
-            _positions(geo, planes),
-            _taps(geo, planes),
-            Groups(geo.groups, per_out, per_in * planes.channel, per_out * terms, per_out),
-            has_bias,
-        )
-
-        def convolved(right, x, bias, y):
-            between = empty((y.shape[0], pixels, outs), like.dtype, x)
-            product(lay_out(x), right, bias, between.reshape(-1))
-            transpose_into(dialect, between, (0, 2, 1), y)
-
-        return convolved
+        rows = _positions(geo, planes, 1, outs * pixels)
+        groups = Groups(geo.groups, per_out, *distances)
+        taps = _taps(geo, planes, per_out)
+        product = Product(dialect, name, like, rows, taps, groups, has_bias)
+        return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
 
     floats = geo.x_shape[1] * planes.channel + outs * pixels
     parts = _parts(geo, floats, on_gpu(like), convolution)
-    shape = (geo.x_shape[0], outs, pixels)
 
     def convolved(w, x, bias):
         right = transpose(dialect, w.reshape(geo.groups, per_out, terms), (0, 2, 1)).reshape(-1)
-        y = empty(shape, like.dtype, x)
+        y = empty((geo.x_shape[0], outs, *geo.out), like.dtype, x)
         for images, convolve in parts:
             convolve(right, x[images], bias, y[images])
-        return y.reshape(geo.x_shape[0], outs, *geo.out)
+        return y
 
     return convolved
 
@@ -174,15 +163,15 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
 
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        positions = _positions(geo, planes)
+        positions = _positions(geo, planes, outs, pixels * outs)
         splits = max(ceil_div(positions.left.size, SPAN), 1)
         product = Product(
             dialect,
             name,
             like,
-            _taps(geo, planes),
+            _taps(geo, planes, 1),
             positions,
-            Groups(geo.groups, per_out, per_in * planes.channel, per_out, terms * per_out),
+            Groups(geo.groups, per_out, per_in * planes.channel, per_out, per_out * terms, terms),
             span=ceil_div(positions.left.size, splits),
             out_split=size,
         )
@@ -199,22 +188,21 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         steps.append((images, slice(count, count + splits), add_up))
         count += splits
     result = dtype if count == 1 else compute_dtype(dtype)
-    shape = (geo.groups, terms, per_out)
 
     def weight(g, x):
         sums = empty((count, size), result, x)
         for images, own, add_up in steps:
             add_up(g[images], x[images], sums[own])
         dw = sums if count == 1 else reduce(dialect, "sum", sums, 0)
-        dw = transpose(dialect, dw.reshape(shape), (0, 2, 1)).reshape(geo.w_shape)
+        dw = dw.reshape(geo.w_shape)
         return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
 
     return weight
 
 
 def _phases(geo: Geometry, reaches: list[list[Reach]], planes: Planes):
-    """For each kind of positions of x: where they lie (in planes of g, and in x with its channels
-    last), and the terms of their sums (in planes of g, and in w with its input channels last)."""
+    """For each kind of positions of x: where they lie (in planes of g, and in x), and the terms of
+    their sums (in planes of g, and in w with its input channels last)."""
     (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
     taps, image = geo.w_shape[2] * geo.w_shape[3], np.arange(n).reshape(-1, 1, 1)
     for v in reaches[0]:
@@ -228,16 +216,17 @@ def _phases(geo: Geometry, reaches: list[list[Reach]], planes: Planes):
             )
             from_g = o * planes.channel + down[:, None] * planes.width + across
             tap = np.array(v.taps, np.int64)[:, None] * geo.w_shape[3] + np.array(h.taps, np.int64)
-            rows = Side(g, (image * height * width + place) * channels)
+            rows = Side(g, image * channels * height * width + place)
             yield rows, Side(from_g, (o * taps + tap) * per_in)
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, w) -> dx."""
-    (per_in, per_out), (n, channels, *size) = geo.channels, geo.x_shape
+    (per_in, per_out), (_, channels, *size) = geo.channels, geo.x_shape
     reaches, planes = gradient_planes(geo)
     outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
-    groups = Groups(geo.groups, per_in, per_out * planes.channel, per_out * per_in * taps, per_in)
+    distances = per_out * planes.channel, per_out * per_in * taps, per_in * pixels, pixels
+    groups = Groups(geo.groups, per_in, *distances)
     no_bias = empty((1,), like.dtype, like)
 
     def gradient(geo: Geometry):
@@ -248,10 +237,9 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
         ]
 
         def data(right, g, dx):
-            left, between = lay_out(g), empty((dx.shape[0], pixels, channels), like.dtype, g)
+            left = lay_out(g)
             for product in products:
-                product(left, right, no_bias, between.reshape(-1))
-            transpose_into(dialect, between, (0, 2, 1), dx)
+                product(left, right, no_bias, dx.reshape(-1))
 
         return data
 
@@ -260,9 +248,9 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
 
     def data(g, w):
         right = transpose(dialect, w.reshape(outs, per_in, taps), (0, 2, 1)).reshape(-1)
-        dx = empty((n, channels, pixels), like.dtype, g)
+        dx = empty(geo.x_shape, like.dtype, g)
         for images, part in parts:
             part(right, g[images], dx[images])
-        return dx.reshape(geo.x_shape)
+        return dx
 
     return data

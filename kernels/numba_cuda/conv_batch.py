@@ -2,9 +2,10 @@
 through tables.
 
 Element (i, k) of the left operand is left[rows[i] + terms[k]], element (k, j) of the right one
-right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j]. So the left operand is
-read where it lies, in any layout; the right one and the result, whose columns are neighbours, are
-transposed. With other tables the same kernel computes
+right[right_terms[k] + j], and the result (i, j) goes to out[places[i] + j * column]. So the left
+operand is read where it lies, in any layout, and the result goes where it belongs, through a tile;
+the right operand, whose columns are neighbours, is transposed. With other tables the same kernel
+computes
 
     forward           i an output position of any image, k (channel, kh, kw); right w
     backward-data     i a position of x, k (output channel, kh, kw) of the taps that reach it;
@@ -32,7 +33,8 @@ def batch_gemm(acc_t, has_bias: bool):
     """Block (TILE, TILE), one result per thread; blockIdx.z = (split of the terms, group).
 
     left, right, out flat; rows and places (m,); terms and right_terms one for each term, of which a
-    split adds up `span`; n columns; the `_group`s are the distances between groups.
+    split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances between
+    groups.
     """
 
     @cuda.jit
@@ -52,14 +54,18 @@ def batch_gemm(acc_t, has_bias: bool):
         right_group,
         out_group,
         out_split,
+        column,
     ):
         left_tile = cuda.shared.array((TILE, TILE), acc_t)
         right_tile = cuda.shared.array((TILE, TILE), acc_t)
+        result = cuda.shared.array((TILE, TILE), acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-        row, col = cuda.blockIdx.y * TILE + ty, cuda.blockIdx.x * TILE + tx
+        row0, col0 = cuda.blockIdx.y * TILE, cuda.blockIdx.x * TILE
+        row, col = row0 + ty, col0 + tx
         split, group = cuda.blockIdx.z // groups, cuda.blockIdx.z % groups
         m = rows.shape[0]
         first, left0, right0 = split * span, group * left_group, group * right_group
+        to = split * out_split + group * out_group + col0 * column
         k = min(span, terms.shape[0] - first)
         acc = acc_t(0)
         for k0 in range(0, k, TILE):
@@ -74,10 +80,12 @@ def batch_gemm(acc_t, has_bias: bool):
                 value = left_tile[ty, kk]
                 acc += value * right_tile[kk, tx]
             cuda.syncthreads()
-        if row < m and col < n:
-            if has_bias:
-                acc += acc_t(bias[group * n + col])
-            out[split * out_split + group * out_group + places[row] + col] = acc
+        if has_bias and col < n:
+            acc += acc_t(bias[group * n + col])
+        result[ty, tx] = acc
+        cuda.syncthreads()
+        if row0 + tx < m and col0 + ty < n:
+            out[to + places[row0 + tx] + ty * column] = result[tx, ty]
 
     return conv2d_batch_gemm
 
