@@ -6,9 +6,9 @@ import numpy as np
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
-from kernels.launchers.conv_planes import Geometry
+from kernels.launchers.conv_planes import Windows
 
-TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
+TILE_W, TILE_H = 16, 8
 _kernel = family("conv_direct.cu")
 
 
@@ -28,13 +28,15 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
     return _kernel("direct_forward", (0,), constants, _forward)
 
 
-def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool) -> Kernel:
+def tiled_forward(
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int
+) -> Kernel:
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
-    constants = (acc_t, *kernel, *stride, *dilation, has_bias)
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels)
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 
-def tiles_pay(geo: Geometry, gpu: bool) -> bool:
+def tiles_pay(windows: Windows, gpu: bool) -> bool:
     """Whether `tiled` is to be used: implicit_gemm is what was measured."""
     return False
 

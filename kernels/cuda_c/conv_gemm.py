@@ -18,11 +18,11 @@ def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     return GemmTile(4, min(4, ceil_div(channels, 16)), 16, 8, 16 if terms <= 16 else 32)
 
 
-def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
+def grad_tile(channels: int, terms: int, positions: int, gpu: bool) -> GradTile:
     """The tile of weight_gradient."""
     if gpu:
         return GradTile(32, min(8, ceil_div(terms, 3)), 8, 3, 256)
-    return GradTile(1, min(16, ceil_div(terms, 4)), 32, 4, 128)
+    return GradTile(1, min(16, ceil_div(terms, 4)), 1 if channels == 1 else 32, 4, 128)
 
 
 def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:

@@ -3,7 +3,7 @@
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
 1. direct          one thread a result (conv_direct); also what serves depthwise convolution
-2. tiled           forward: a piece of x with its halo in shared memory, several channels per thread
+2. tiled           a piece of x with its halo in shared memory, several channels per thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
 4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
@@ -26,7 +26,7 @@ import math
 from numpy import float32, ndarray
 
 from kernels.families import Family, Operation, Shape, as_for, floats, normal, ones
-from kernels.launchers import conv_batch, conv_gemm, conv_mma, conv_product
+from kernels.launchers import conv_batch, conv_gemm, conv_mma, conv_product, conv_tiled
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -41,7 +41,8 @@ from kernels.launchers.common import (
     wide_enough,
     zeros,
 )
-from kernels.launchers.conv_planes import Geometry
+from kernels.launchers.conv_phases import Transposed
+from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.plans import Plans, place
 
 Pair = tuple[int, int]
@@ -53,7 +54,8 @@ FORWARD = {
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
-    "implicit_gemm": "a convolution of the gradient, a channel for each phase of the stride",
+    "tiled": "a convolution of the gradient, a channel for each phase of the stride",
+    "implicit_gemm": "the same as a product through a table of offsets",
     "batch_gemm": "one product over all images for each phase of the stride",
 }
 BACKWARD_WEIGHT = {
@@ -65,15 +67,16 @@ PACKS = {
     "double_buffer": "float32: channels last, so that cp.async copies packs of the next terms",
     "mma_sync": "16-bit: channels last, so that packs of 8 go to tensor cores (mma.sync)",
 }
-GEMMS = {
+LAUNCHERS = {
+    "tiled": conv_tiled,
     "implicit_gemm": conv_gemm,
     "batch_gemm": conv_batch,
     **dict.fromkeys(PACKS, conv_mma),
     "product": conv_product,
 }
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
-MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins,
-LONG_SUM = 32  # on a CPU unless a sum has so many terms
+MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins; on a CPU
+LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights
 
 
 def _check_geometry(name: str, geo: Geometry) -> None:
@@ -115,12 +118,12 @@ def _refusal(version: str, geo: Geometry, like) -> str | None:
 
 def _version(
     dialect: Dialect, name: str, version: str | None, simple: dict, geo: Geometry, like, rows: int,
-    terms: int, sparse: bool = False,
+    terms: int, windows: Windows | None = None,
 ) -> str:  # fmt: skip
     """The version for so many rows of results a group, each of so many terms, or the one that was
     asked for. ValueError where that does not take the operands.
 
-    sparse: implicit_gemm would multiply by zeros, about as often as not.
+    windows: those that the results are sums of, if they are.
     """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
@@ -135,12 +138,14 @@ def _version(
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
-    if "tiled" in own and dialect.conv_direct.tiles_pay(geo, gpu):
+    if windows and dialect.conv_direct.tiles_pay(windows, gpu):
         return "tiled"
-    if dialect.conv_batch.pays(terms, 2 * rows if sparse else rows, gpu):
+    # implicit_gemm has rows for the phases of a stride, about half of whose terms are zeros
+    more = 2 if windows and windows.channels[1] > rows else 1
+    if dialect.conv_batch.pays(terms, more * rows, gpu):
         return "batch_gemm"
-    long_sums = not gpu and terms >= LONG_SUM
-    return "implicit_gemm" if rows >= MIN_GEMM_CHANNELS or long_sums else "direct"
+    few = rows < MIN_GEMM_CHANNELS and (gpu or (windows and terms < LONG_SUM))
+    return "direct" if few else "implicit_gemm"
 
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
@@ -157,31 +162,26 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     if bias is not None and bias.shape != geo.w_shape[:1]:
         raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
     terms = math.prod(geo.w_shape[1:])
-    version = _version(dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms)
+    version = _version(
+        dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms, geo.windows
+    )
     out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
-    if version in GEMMS:
-        product = GEMMS[version].forward(dialect, "conv2d", geo, x, bias is not None)
+    if version in LAUNCHERS:
+        product = LAUNCHERS[version].forward(dialect, "conv2d", geo, x, bias is not None)
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
-        if version == "direct":
-            kernel = dialect.conv_direct.direct_forward(*constants)
-            grid, block = _tile_grid(n * o, *out)
-        else:
-            kernel = dialect.conv_direct.tiled_forward(*constants)
-            tiles = n * geo.groups * ceil_div(geo.channels[1], dialect.conv_direct.TILE_CHANNELS)
-            block = (dialect.conv_direct.TILE_W, dialect.conv_direct.TILE_H)
-            grid = (tiles, ceil_div(out[0], block[1]), ceil_div(out[1], block[0]))
-        run = launcher("conv2d", version, kernel, grid, block)
+        kernel = dialect.conv_direct.direct_forward(*constants)
+        run = launcher("conv2d", version, kernel, *_tile_grid(n * o, *out))
 
     def forward(x, w, bias):
         if 0 in shape:
             return empty(shape, dtype, x)
         x, w = contiguous(x), contiguous(w)
         bias = no_bias if bias is None else contiguous(bias)
-        if version in GEMMS:
+        if version in LAUNCHERS:
             return product(w, x, bias)
         y = empty(shape, dtype, x)
         run(x, w, bias, y, *sizes)
@@ -196,12 +196,11 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
     check_floating(name, g, w)
     _check_backward(name, g, geo)
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
-    sparse = geo.stride != (1, 1)
-    rows = geo.channels[0]
-    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, rows, terms, sparse)
+    rows, windows = geo.channels[0], Transposed(geo).windows
+    version = _version(dialect, name, version, BACKWARD_DATA, geo, g, rows, terms, windows)
     dtype, x_shape, sizes = g.dtype, geo.x_shape, (geo.groups, *geo.padding)
-    if version in GEMMS:
-        product = GEMMS[version].backward_data(dialect, name, geo, g)
+    if version in LAUNCHERS:
+        product = LAUNCHERS[version].backward_data(dialect, name, geo, g)
     else:
         acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
@@ -212,7 +211,7 @@ def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
-        if version in GEMMS:
+        if version in LAUNCHERS:
             return product(g, w)
         dx = empty(x_shape, dtype, g)
         run(g, w, dx, *sizes)
@@ -229,8 +228,8 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
     rows, terms = geo.channels[1], math.prod(w_shape[1:])
     version = _version(dialect, name, version, BACKWARD_WEIGHT, geo, x, rows, terms)
     dtype, sizes = x.dtype, (geo.groups, *geo.padding)
-    if version in GEMMS:
-        product = GEMMS[version].backward_weight(dialect, name, geo, x)
+    if version in LAUNCHERS:
+        product = LAUNCHERS[version].backward_weight(dialect, name, geo, x)
     else:
         acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_weight(acc_t, geo.stride, geo.dilation)
@@ -241,7 +240,7 @@ def _plan_weight(dialect: Dialect, g, x, geo: Geometry, version: str | None):
         if g.size == 0:
             return zeros(w_shape, dtype, x)
         g, x = contiguous(g), contiguous(x)
-        if version in GEMMS:
+        if version in LAUNCHERS:
             return product(g, x)
         dw = empty(w_shape, dtype, x)
         run(g, x, dw, *sizes)

@@ -20,9 +20,10 @@ from kernels.launchers.common import (
     on_gpu,
     splits,
 )
-from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_planes
+from kernels.launchers.conv_phases import Transposed
+from kernels.launchers.conv_planes import Geometry, Planes
 from kernels.launchers.reduction import reduce
-from kernels.launchers.transpose import cast, copy, transpose
+from kernels.launchers.transpose import cast
 
 LEAST_TERMS = 128  # of a split, where a GPU would have few blocks
 
@@ -151,60 +152,30 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w) -> dx: a convolution of g, one channel for each phase of one of dx."""
-    (per_in, per_out), outs, dtype = geo.channels, geo.w_shape[0], like.dtype
-    reaches, planes = gradient_planes(geo)
-    shifts = [sorted({shift for one in phases for shift in one.shifts}) for phases in reaches]
-    shifts = [each or [0] for each in shifts]  # where no tap reaches x, a weight of 0
-    taps = namespace(like).asarray(_taps(geo, reaches, shifts))
-    phases, reaching = taps.shape
+    """The function (g, w) -> dx."""
+    whole = Transposed(geo)
+    windows, planes = whole.windows, whole.planes
+    read, written = windows.channels
 
     def offsets(multiple: int) -> np.ndarray:
-        down, across = (np.array(s, int) + lead for s, lead in zip(shifts, planes.lead))
-        o = np.arange(per_out).reshape(-1, 1, 1)
-        return _filled(o * planes.channel + down[:, None] * planes.width + across, multiple)
+        down, across = (
+            lead - padding + step * np.arange(count)
+            for lead, padding, step, count in zip(
+                planes.lead, windows.padding, windows.dilation, windows.kernel
+            )
+        )
+        c = np.arange(read).reshape(-1, 1, 1)
+        return _filled(c * planes.channel + down[:, None] * planes.width + across, multiple)
 
-    sums = _Sums(per_out, per_in * phases, per_out * reaching, offsets)
-    positions = reaches[0][0].count, reaches[1][0].count
-    gemm = _convolution(dialect, name, geo, planes, positions, sums, like, False)
-    kernel = dialect.conv_gemm.swap_channels(dialect.common.scalar_type(dtype))
-    grid = (ceil_div(per_in, 32), ceil_div(outs, 8))
-    swap = launcher(name, "swap_channels", kernel, grid, (32, 8))
-    no_bias = empty((1,), dtype, like)
+    sums = _Sums(read, written, read * math.prod(windows.kernel), offsets)
+    gemm = _convolution(dialect, name, geo, planes, windows.out, sums, like, False)
+    weights, no_bias = whole.weights(dialect, name, like), empty((1,), like.dtype, like)
 
     def data(g, w):
-        swapped = empty((geo.groups * per_in, phases, per_out, reaching), dtype, w)
-        swap(w.reshape(outs, per_in, -1), taps, swapped)
-        y = gemm(swapped.reshape(-1, sums.terms), g, no_bias)
-        return _interleaved(dialect, y.reshape(-1, *map(len, reaches), *positions), geo)
+        y = gemm(weights(w).reshape(-1, sums.terms), g, no_bias)
+        return whole.interleaved(dialect, y)
 
     return data
-
-
-def _interleaved(dialect: Dialect, y, geo: Geometry):
-    """dx from its phases (N * C, SH, SW, positions); the last ones may be beyond it."""
-    _, down, across, height, width = y.shape
-    if down * across == 1:
-        return y.reshape(geo.x_shape)
-    dx = transpose(dialect, y, (0, 3, 1, 4, 2))
-    dx = dx.reshape(*geo.x_shape[:2], height * down, width * across)
-    return (
-        dx
-        if dx.shape == geo.x_shape
-        else copy(dialect, dx[..., : geo.x_shape[2], : geo.x_shape[3]])
-    )
-
-
-def _taps(geo: Geometry, reaches: list[list[Reach]], shifts: list[list[int]]) -> np.ndarray:
-    """int32 (phases, shifts): the tap by which outputs at each shift reach a phase, or -1."""
-    along = []
-    for phases, axis in zip(reaches, shifts):
-        along.append(np.full((len(phases), len(axis)), -1))
-        for one in phases:
-            along[-1][one.phase, [axis.index(shift) for shift in one.shifts]] = one.taps
-    down, across = along[0][:, None, :, None], along[1][:, None, :]
-    found = np.where((down < 0) | (across < 0), -1, down * geo.w_shape[3] + across)
-    return found.reshape(len(reaches[0]) * len(reaches[1]), -1).astype(np.int32)
 
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
@@ -216,7 +187,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     positions = out[0] * planes.width
     terms = math.prod(geo.w_shape[1:])
     gpu = on_gpu(like)
-    tile = dialect.conv_gemm.grad_tile(terms, positions, gpu)
+    tile = dialect.conv_gemm.grad_tile(per_out, terms, positions, gpu)
     grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
     count = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
     grid[2] *= count

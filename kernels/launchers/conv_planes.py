@@ -15,6 +15,23 @@ from kernels.launchers.common import (
 )
 
 
+class Windows(NamedTuple):
+    """What each result of a convolution is a sum of: channels that a group reads and writes, and
+    windows of its input; `out` results down and across."""
+
+    channels: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+    out: Pair
+
+    def reach(self, i: int) -> int:
+        """Distance between the first and the last element of a window."""
+        return self.dilation[i] * (self.kernel[i] - 1)
+
+
 class Geometry(NamedTuple):
     """What a convolution is, apart from its data."""
 
@@ -41,6 +58,12 @@ class Geometry(NamedTuple):
     def channels(self) -> Pair:
         """Input and output channels of one group."""
         return self.w_shape[1], self.w_shape[0] // self.groups
+
+    @property
+    def windows(self) -> Windows:
+        """Of the forward operation."""
+        options = self.stride, self.padding, self.dilation, self.groups
+        return Windows(self.channels, self.w_shape[2:], *options, self.out)
 
     @property
     def is_product(self) -> bool:

@@ -32,6 +32,7 @@ VERSIONS = {
 }
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
+SHORT = 8  # rows of fewer elements leave most threads of a warp idle
 
 PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
 CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
@@ -92,6 +93,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
                 f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
                 f" shape {x.shape} with axes {given} is not of that form"
             )
+        if x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
+            return _scattered(dialect, axes, shape, dtype)
         return lambda x, out: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype, out=out)
     batch, rows, columns = matrix
     grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
@@ -105,6 +108,18 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         out = empty(shape, dtype, x) if out is None else out
         flat = (x.ravel(), out.ravel())
         call(*(flat if words is None else [a.view(words) for a in flat]), rows, columns)
+        return out
+
+    return run
+
+
+def _scattered(dialect: Dialect, axes: list[int], shape: tuple[int, ...], dtype) -> Callable:
+    """The function of x and out that goes along the rows of x, for rows of out are short."""
+    back = [axes.index(i) for i in range(len(axes))]
+
+    def run(x, out):
+        out = empty(shape, dtype, x) if out is None else out
+        pointwise(dialect, _COPY, x, dtype=dtype, out=out.transpose(back))
         return out
 
     return run

@@ -2,7 +2,7 @@
 
     direct_forward   one thread per result, neighbours along a row of the output
     tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
-                     thread keeps the results of several output channels
+                     thread keeps the results of several output channels; one, if it is depthwise
     direct_data      one thread per element of dx, which sums over every output that read it
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
@@ -15,12 +15,14 @@ import functools
 import math
 
 from kernels.launchers.common import Pair, ceil_div
-from kernels.launchers.conv_planes import Geometry
+from kernels.launchers.conv_planes import Windows
+from kernels.launchers.conv_tiled import tile_channels
 from kernels.simt import cuda
 from kernels.support import processor
 
 FULL_WARP = 0xFFFFFFFF
-TILE_W, TILE_H, TILE_CHANNELS = 16, 8, 8
+TILE_W, TILE_H = 16, 8
+MOST_HALO = 6 * TILE_W * TILE_H  # elements that are loaded for a tile
 
 
 @functools.cache
@@ -50,8 +52,8 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 @functools.cache
-def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool):
-    """Block (TILE_W, TILE_H): a tile of outputs for TILE_CHANNELS output channels of one group.
+def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int):
+    """Block (TILE_W, TILE_H): a tile of outputs for `channels` output channels of one group.
 
     Grid (images * groups * channel tiles, row tiles, column tiles).
     """
@@ -62,15 +64,15 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
     @cuda.jit
     def conv2d_tiled(x, w, bias, y, groups, pad_h, pad_w):
         halo = cuda.shared.array((halo_h, halo_w), acc_t)
-        acc = cuda.local.array(TILE_CHANNELS, acc_t)
+        acc = cuda.local.array(channels, acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         per_group = w.shape[0] // groups
-        tiles = (per_group + TILE_CHANNELS - 1) // TILE_CHANNELS
+        tiles = (per_group + channels - 1) // channels
         image_group = cuda.blockIdx.x // tiles
         n, group = image_group // groups, image_group % groups
-        first = (cuda.blockIdx.x % tiles) * TILE_CHANNELS
+        first = (cuda.blockIdx.x % tiles) * channels
         oh0, ow0 = cuda.blockIdx.y * TILE_H, cuda.blockIdx.z * TILE_W
-        for o in range(TILE_CHANNELS):
+        for o in range(channels):
             acc[o] = acc_t(0)
         for c in range(w.shape[1]):
             for i in range(ty, halo_h, TILE_H):
@@ -83,12 +85,12 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
             for i in range(kh):
                 for j in range(kw):
                     xv = halo[ty * sh + i * dh, tx * sw + j * dw]
-                    for o in range(TILE_CHANNELS):
+                    for o in range(channels):
                         oc = group * per_group + min(first + o, per_group - 1)
                         acc[o] += acc_t(w[oc, c, i, j]) * xv
             cuda.syncthreads()
         if oh0 + ty < y.shape[2] and ow0 + tx < y.shape[3]:
-            for o in range(TILE_CHANNELS):
+            for o in range(channels):
                 if first + o < per_group:
                     oc = group * per_group + first + o
                     v = acc[o] + acc_t(bias[oc]) if has_bias else acc[o]
@@ -97,17 +99,21 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
     return conv2d_tiled
 
 
-def tiles_pay(geo: Geometry, gpu: bool) -> bool:
+def tiles_pay(windows: Windows, gpu: bool) -> bool:
     """Whether `tiled` is to be used: on CPUs, for few terms and outputs that fill their tiles.
     (Where implicit_gemm and batch_gemm take over was measured with AVX2 and with AVX-512.)"""
-    taps = math.prod(geo.w_shape[2:])
-    if gpu or geo.stride != (1, 1) or geo.channels[0] > max(8, 2 * taps):
+    (read, written), taps = windows.channels, math.prod(windows.kernel)
+    tile, spread = (TILE_H, TILE_W), windows.stride
+    halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
+    if gpu or halo > MOST_HALO or read > max(8, 2 * taps):
         return False
-    results = math.prod(geo.out) * geo.channels[1]
-    tile = TILE_H, TILE_W, TILE_CHANNELS
-    computed = math.prod(ceil_div(n, t) * t for n, t in zip((*geo.out, geo.channels[1]), tile))
+    if read == written == 1:
+        return True  # depthwise: a product would have one row
+    sizes = zip((*windows.out, written), (*tile, tile_channels(written)))
+    computed = math.prod(ceil_div(n, tile) * tile for n, tile in sizes)
     most = 72 if processor.vector_registers().floats < 16 else 190
-    return geo.channels[0] * taps * computed <= most * results
+    results = math.prod(windows.out) * written
+    return spread == (1, 1) and read * taps * computed <= most * results
 
 
 @functools.cache

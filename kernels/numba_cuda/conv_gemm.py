@@ -232,9 +232,13 @@ def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     return GemmTile(bx, by, rm, rn, 16 if terms <= 16 else 32)
 
 
-def grad_tile(terms: int, positions: int, gpu: bool) -> GradTile:
+def grad_tile(channels: int, terms: int, positions: int, gpu: bool) -> GradTile:
     span = ceil_div(ceil_div(positions, ceil_div(positions, 256)), 32) * 32
-    if not gpu and processor.vector_registers().floats < 16:
-        return GradTile(8, min(16, ceil_div(terms, 3)), 4, 3, span)
-    bx = 32 if gpu else 16
-    return GradTile(bx, min(8 if gpu else 16, ceil_div(terms, 3)), 8, 3, span)
+    wide = processor.vector_registers().floats >= 16
+    if gpu:
+        bx, by, rm, rn = 32, 8, 8, 3
+    elif channels == 1:
+        bx, by, rm, rn = (16, 16, 1, 5) if wide else (8, 16, 1, 5)
+    else:
+        bx, by, rm, rn = (16, 16, 8, 3) if wide else (8, 16, 4, 3)
+    return GradTile(bx, min(by, ceil_div(terms, rn)), rm, rn, span)

@@ -26,6 +26,8 @@ CASES = {
     "everything": ((2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2),
     "groups": ((2, 12, 13, 15), (24, 3, 3, 3), (1, 1), (1, 1), (1, 1), 4),
     "depthwise": ((2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+    "depthwise_stride": ((2, 5, 19, 18), (5, 1, 3, 4), (2, 3), (1, 2), (1, 2), 5),
+    "wide_dilation": ((1, 3, 60, 70), (3, 1, 3, 3), (1, 1), (20, 30), (20, 30), 3),
     "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
     "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
     "one_pixel": ((2, 4, 3, 3), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
@@ -40,7 +42,9 @@ OTHERS += [
 BATCH = ("1x1_padded", "stride", "everything", "groups", "few_channels", "less_than_a_stride")
 BATCH += ("one_pixel", "empty_batch")
 OTHERS += [(case, "batch_gemm") for case in BATCH]
-TILED = [(case, "tiled") for case in ("3x3", "everything", "groups")]
+TILED = ("many_channels", "everything", "groups", "few_channels", "less_than_a_stride")
+OF_WEIGHTS = OTHERS
+OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
 
 def make(rng, case: str, dtype=np.float32):
@@ -66,7 +70,7 @@ few = pytest.mark.few_on_gpu(
 
 
 @few
-@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS, *TILED])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_forward(device, version, case, rng):
     x, w, bias, _, options = make(rng, case)
     scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
@@ -103,7 +107,7 @@ def test_backward_data(device, version, case, rng):
 
 
 @few
-@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
+@pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OF_WEIGHTS])
 def test_backward_weight(device, version, case, rng):
     x, w, _, g, options = make(rng, case)
     dw = kernels.conv2d_backward_weight(

@@ -24,16 +24,9 @@ from kernels.simt.api.launch import Kernel
 
 DIALECTS = ("numba", "cupy")
 # of the launchers
-HELPERS = {"attention_tiles", "common", "conv_batch", "conv_gemm", "conv_mma", "conv_planes"}
-HELPERS |= {
-    "conv_product",
-    "determinism",
-    "expression",
-    "layout",
-    "plans",
-    "relaunch",
-    "relaunch_on_gpu",
-}
+HELPERS = {"attention_tiles", "common", "conv_batch", "conv_gemm", "conv_mma", "conv_phases"}
+HELPERS |= {"conv_planes", "conv_product", "conv_tiled", "determinism", "expression", "layout"}
+HELPERS |= {"plans", "relaunch", "relaunch_on_gpu"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
 

@@ -1,0 +1,132 @@
+"""Convolution layers of well-known networks beside torch: forward, and both gradients.
+
+    python -m benchmarks.convolutions [--only PART,PART] [--json]
+
+One thread, float32, the least processor time of many turns. Steps of whole networks
+(`benchmarks.training`) hide a layer that takes five times as long as it should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import measure
+import numpy as np
+
+import kernels
+from kernels import simt
+
+
+class Layer(NamedTuple):
+    """N images of C channels and size x size pixels, O filters of K x K."""
+
+    name: str
+    images: int
+    channels: int
+    size: int
+    filters: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    groups: int = 1
+
+
+LAYERS = [
+    Layer("first of a CNN", 32, 1, 28, 16, 3, 1, 1),
+    Layer("first of LeNet", 32, 1, 28, 6, 5, 1, 2),
+    Layer("first of a VGG", 8, 3, 64, 64, 3, 1, 1),
+    Layer("first of a ResNet", 8, 3, 64, 64, 7, 2, 3),
+    Layer("of a CNN, 14x14", 32, 16, 14, 32, 3, 1, 1),
+    Layer("of a ResNet, 32x32", 32, 16, 32, 16, 3, 1, 1),
+    Layer("of a ResNet, 16x16", 32, 32, 16, 32, 3, 1, 1),
+    Layer("of a ResNet, 8x8", 32, 64, 8, 64, 3, 1, 1),
+    Layer("of a ResNet, 56x56", 2, 64, 56, 64, 3, 1, 1),
+    Layer("with stride, 3x3", 8, 64, 28, 128, 3, 2, 1),
+    Layer("with stride, 1x1", 8, 64, 28, 128, 1, 2),
+    Layer("1x1", 8, 64, 28, 128, 1),
+    Layer("depthwise 3x3", 8, 64, 28, 64, 3, 1, 1, 64),
+    Layer("depthwise 3x3, stride", 8, 64, 28, 64, 3, 2, 1, 64),
+    Layer("depthwise 7x7", 8, 64, 14, 64, 7, 1, 3, 64),
+    Layer("in 4 groups", 8, 64, 28, 64, 3, 1, 1, 4),
+    Layer("DCGAN, 1-32", 32, 1, 32, 32, 4, 2, 1),
+    Layer("DCGAN, 32-64", 32, 32, 16, 64, 4, 2, 1),
+    Layer("DCGAN, 64-128", 32, 64, 8, 128, 4, 2, 1),
+    Layer("DCGAN, 128-1", 32, 128, 4, 1, 4),
+    Layer("patches of a ViT", 8, 3, 64, 192, 16, 16),
+]
+
+
+def rows_of(layer: Layer, turns: int) -> list[dict]:
+    """The forward operation and both gradients of a layer, checked and timed beside torch's."""
+    import torch
+
+    _, images, channels, size, filters, kernel, stride, padding, groups = layer
+    rng = np.random.default_rng(0)
+    out = (size + 2 * padding - kernel) // stride + 1
+    x = rng.standard_normal((images, channels, size, size), np.float32)
+    w = rng.standard_normal((filters, channels // groups, kernel, kernel), np.float32)
+    g = rng.standard_normal((images, filters, out, out), np.float32)
+    options = (stride, stride), (padding, padding), (1, 1), groups
+    tx, tw, tg = map(torch.from_numpy, (x, w, g))
+
+    def gradient(*wanted: bool) -> Callable:
+        backward, lists = torch.ops.aten.convolution_backward, [list(o) for o in options[:3]]
+        rest = (None, *lists, False, [0, 0], groups, wanted)
+        return lambda: next(d for d in backward(tg, tx, tw, *rest) if d is not None)
+
+    pairs = {
+        "forward": (
+            lambda: kernels.conv2d(x, w, None, *options),
+            lambda: torch.conv2d(tx, tw, None, *options),
+        ),
+        "data": (
+            lambda: kernels.conv2d_backward_data(g, w, x.shape, *options),
+            gradient(True, False, False),
+        ),
+        "weights": (
+            lambda: kernels.conv2d_backward_weight(g, x, w.shape, *options),
+            gradient(False, True, False),
+        ),
+    }
+    return [
+        {"layer": layer.name, "operation": name, **compared(*pair, turns)}
+        for name, pair in pairs.items()
+    ]
+
+
+def compared(ours: Callable, theirs: Callable, turns: int) -> dict:
+    """Seconds of both; AssertionError if their results differ."""
+    a, b = ours(), theirs().numpy()
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * math.sqrt(b.size) * abs(b).max())
+    found = measure.least_processor_time({"minigrad": ours, "torch": theirs}, turns)
+    return {**found, "ratio": found["minigrad"] / found["torch"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="parts of names, with commas between")
+    parser.add_argument("--turns", type=int, default=9, help="turns of each; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
+    options = parser.parse_args()
+    import torch
+
+    simt.set_num_threads(1)
+    torch.set_num_threads(1)
+    rows, parts = [], options.only.split(",")
+    for layer in LAYERS:
+        if any(part in layer.name for part in parts):
+            found = rows_of(layer, options.turns)
+            rows += found
+            times = (
+                f"{r['operation']} {r['minigrad'] * 1e3:7.3f} ms x{r['ratio']:5.2f}" for r in found
+            )
+            print(f"{layer.name:<22}", *times, sep="   ", flush=True)
+    if options.json:
+        measure.write_json(measure.results_path("convolutions"), 1, rows)
+
+
+if __name__ == "__main__":
+    main()
