@@ -1,8 +1,9 @@
 """The dialect in use, and the trace of launches.
 
 A dialect is a module with the functions of `kernels.reference`. `active` is the one in use: callers
-write `dispatch.active.matmul(...)` and must not keep it, since `set_backend` replaces it. Dialects
-are imported at their first use, so that importing `kernels` stays fast.
+write `dispatch.active.matmul(...)` and must not keep it, since `set_backend` replaces it. The
+default is `kernels.by_device`, which hands each call to a dialect. Dialects are imported at their
+first use, so that importing `kernels` stays fast.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,8 @@ DIALECTS = {
     "numpy": "kernels.reference",
     "cupy": "kernels.cuda_c",
 }
+BY_DEVICE = "auto"  # the default: "numba" for arrays on the CPU, "cupy" for those on a GPU
+NAMES = tuple(sorted((BY_DEVICE, *DIALECTS)))
 
 
 class _Unloaded:
@@ -67,7 +71,7 @@ def named(*parts: Any) -> Any:
     return _names.setdefault(parts, parts)
 
 
-_name: str = os.environ.get("MINIGRAD_BACKEND") or "numba"
+_name: str = os.environ.get("MINIGRAD_BACKEND") or BY_DEVICE
 active: ModuleType | _Unloaded = _Unloaded()
 
 
@@ -77,12 +81,15 @@ def installed(name: str) -> bool:
 
 
 def dialect(name: str) -> ModuleType:
-    """The module of a dialect: "numba", "numpy" or "cupy".
+    """The module of a dialect: "numba", "numpy" or "cupy", or of the default, "auto".
 
     Raises ValueError for an unknown name, and for one that this installation does not have.
     """
+    if name == BY_DEVICE:
+        with deferred():
+            return importlib.import_module("kernels.by_device")
     if name not in DIALECTS:
-        raise ValueError(f"backend: expected one of {sorted(DIALECTS)}, got {name!r}")
+        raise ValueError(f"backend: expected one of {NAMES}, got {name!r}")
     if not installed(name):
         raise ValueError(
             f"backend: {name!r} is not part of this version; use "
@@ -93,7 +100,7 @@ def dialect(name: str) -> ModuleType:
 
 
 def backend() -> str:
-    """The name of the dialect in use."""
+    """The name of the dialect in use, or "auto"."""
     return _name
 
 
@@ -103,6 +110,12 @@ def set_backend(name: str) -> ModuleType:
     active = dialect(name)
     _name = name
     return active
+
+
+def gpu_found() -> None:
+    """Called by whoever makes or takes the first array on a GPU."""
+    if "kernels.by_device" in sys.modules:  # or it sees CuPy when it is imported
+        importlib.import_module("kernels.by_device").look()
 
 
 class Trace:
