@@ -66,6 +66,12 @@ def _on_gpu(values: Iterable[Any]) -> bool | None:
     return None
 
 
+def __getattr__(name: str) -> Any:
+    if name == "fused":  # for compiled steps: it takes the kernels that are in Python
+        return _dialect(_HERE).fused
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _bind(make: Callable[[Family, Operation], Callable]) -> None:
     globals().update(
         {

@@ -27,7 +27,7 @@ DIALECTS = {
     "cupy": "kernels.cuda_c",
 }
 BY_DEVICE = "auto"  # the default: "numba" for arrays on the CPU, "cupy" for those on a GPU
-NAMES = tuple(sorted((BY_DEVICE, *DIALECTS)))
+MODULES = DIALECTS | {BY_DEVICE: "kernels.by_device"}
 
 
 class _Unloaded:
@@ -77,7 +77,7 @@ active: ModuleType | _Unloaded = _Unloaded()
 
 def installed(name: str) -> bool:
     """Whether this installation has the dialect."""
-    return importlib.util.find_spec(DIALECTS[name]) is not None
+    return importlib.util.find_spec(MODULES[name]) is not None
 
 
 def dialect(name: str) -> ModuleType:
@@ -85,18 +85,15 @@ def dialect(name: str) -> ModuleType:
 
     Raises ValueError for an unknown name, and for one that this installation does not have.
     """
-    if name == BY_DEVICE:
-        with deferred():
-            return importlib.import_module("kernels.by_device")
-    if name not in DIALECTS:
-        raise ValueError(f"backend: expected one of {NAMES}, got {name!r}")
+    if name not in MODULES:
+        raise ValueError(f"backend: expected one of {sorted(MODULES)}, got {name!r}")
     if not installed(name):
         raise ValueError(
             f"backend: {name!r} is not part of this version; use "
             + " or ".join(repr(n) for n in DIALECTS if installed(n))
         )
     with deferred():
-        return importlib.import_module(DIALECTS[name])
+        return importlib.import_module(MODULES[name])
 
 
 def backend() -> str:
@@ -114,8 +111,8 @@ def set_backend(name: str) -> ModuleType:
 
 def gpu_found() -> None:
     """Called by whoever makes or takes the first array on a GPU."""
-    if "kernels.by_device" in sys.modules:  # or it sees CuPy when it is imported
-        importlib.import_module("kernels.by_device").look()
+    if MODULES[BY_DEVICE] in sys.modules:  # or it sees CuPy when it is imported
+        importlib.import_module(MODULES[BY_DEVICE]).look()
 
 
 class Trace:

@@ -45,8 +45,9 @@ def _check_environment() -> None:
     from kernels import dispatch, simt
 
     name = minigrad.backends.get()
-    if name not in dispatch.NAMES:
-        raise CommandError(f"MINIGRAD_BACKEND: expected one of {dispatch.NAMES}, got {name!r}")
+    known = sorted(dispatch.MODULES)
+    if name not in known:
+        raise CommandError(f"MINIGRAD_BACKEND: expected one of {known}, got {name!r}")
     try:
         simt.get_num_threads()
     except ValueError as error:
