@@ -116,8 +116,8 @@ class _Table:
             self._clear()
             dispatch.relaunch = entry.function("relaunch", self.state)
 
-    def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> bool:
-        """Remember launches on a GPU (`relaunch_on_gpu.remember`): it is done."""
+    def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> None:
+        """Remember launches on a GPU (`relaunch_on_gpu.remember`)."""
         import cupy
 
         from kernels.simt.backend import relaunch
@@ -128,7 +128,6 @@ class _Table:
             self.state[relaunch.ELSEWHERE] = id(relaunch_on_gpu.relaunch)
             if relaunch_on_gpu.remember(key, runs, new, returned):
                 self.generation += 1  # what was forgotten comes again
-        return True
 
     def _clear(self) -> None:
         from kernels.simt.backend import relaunch
@@ -216,9 +215,11 @@ def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bo
     args = [plan.arguments(known, result) for _ in range(2)]
     first, second = ([Launch(kernel, grid, block, found)] for found in args)
     runs = relaunch_on_gpu.repeats(second, first, [*shown, result])
-    module = plan.dialect.module
-    key = relaunch_on_gpu.key_of(module, plan.into if given else plan.operation, values)
-    return runs is None or _table.add_on_gpu(key, runs, () if given else (out,), 0)
+    if runs is not None:
+        operation = plan.into if given else plan.operation
+        key = relaunch_on_gpu.key_of(plan.dialect.module, operation, values)
+        _table.add_on_gpu(key, runs, () if given else (out,), 0)
+    return True
 
 
 def _of_list(plan: Single, operands: list) -> Any:
@@ -518,7 +519,9 @@ def _learn_on_gpu(
         if not made or not second.launches:
             return False
         runs = relaunch_on_gpu.repeats(second.launches, first.launches, [*shown, *made])
-        return runs is not None and _table.add_on_gpu(key, runs, made, returned)
+        if runs is not None:
+            _table.add_on_gpu(key, runs, made, returned)
+        return runs is not None
 
 
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:
