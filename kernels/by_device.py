@@ -40,7 +40,7 @@ def _chosen(family: Family, operation: Operation) -> Callable:
 
     @functools.wraps(launch)
     def run(*args: Any, **kwargs: Any) -> Any:
-        on_gpu = _on_gpu(args) or _on_gpu(kwargs.values())
+        on_gpu = _on_gpu((*args, *kwargs.values()))
         return launch(_dialect(there if on_gpu else here), *args, **kwargs)
 
     return run
