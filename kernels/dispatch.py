@@ -1,8 +1,9 @@
 """The dialect in use, and the trace of launches.
 
 A dialect is a module with the functions of `kernels.reference`. `active` is the one in use: callers
-write `dispatch.active.matmul(...)` and must not keep it, since `set_backend` replaces it. Dialects
-are imported at their first use, so that importing `kernels` stays fast.
+write `dispatch.active.matmul(...)` and must not keep it, since `set_backend` replaces it. The
+default is `kernels.by_device`, which hands each call to a dialect. Dialects are imported at their
+first use, so that importing `kernels` stays fast.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,8 @@ DIALECTS = {
     "numpy": "kernels.reference",
     "cupy": "kernels.cuda_c",
 }
+BY_DEVICE = "auto"  # the default: "numba" for arrays on the CPU, "cupy" for those on a GPU
+MODULES = DIALECTS | {BY_DEVICE: "kernels.by_device"}
 
 
 class _Unloaded:
@@ -67,33 +71,33 @@ def named(*parts: Any) -> Any:
     return _names.setdefault(parts, parts)
 
 
-_name: str = os.environ.get("MINIGRAD_BACKEND") or "numba"
+_name: str = os.environ.get("MINIGRAD_BACKEND") or BY_DEVICE
 active: ModuleType | _Unloaded = _Unloaded()
 
 
 def installed(name: str) -> bool:
     """Whether this installation has the dialect."""
-    return importlib.util.find_spec(DIALECTS[name]) is not None
+    return importlib.util.find_spec(MODULES[name]) is not None
 
 
 def dialect(name: str) -> ModuleType:
-    """The module of a dialect: "numba", "numpy" or "cupy".
+    """The module of a dialect: "numba", "numpy" or "cupy", or of the default, "auto".
 
     Raises ValueError for an unknown name, and for one that this installation does not have.
     """
-    if name not in DIALECTS:
-        raise ValueError(f"backend: expected one of {sorted(DIALECTS)}, got {name!r}")
+    if name not in MODULES:
+        raise ValueError(f"backend: expected one of {sorted(MODULES)}, got {name!r}")
     if not installed(name):
         raise ValueError(
             f"backend: {name!r} is not part of this version; use "
             + " or ".join(repr(n) for n in DIALECTS if installed(n))
         )
     with deferred():
-        return importlib.import_module(DIALECTS[name])
+        return importlib.import_module(MODULES[name])
 
 
 def backend() -> str:
-    """The name of the dialect in use."""
+    """The name of the dialect in use, or "auto"."""
     return _name
 
 
@@ -103,6 +107,12 @@ def set_backend(name: str) -> ModuleType:
     active = dialect(name)
     _name = name
     return active
+
+
+def gpu_found() -> None:
+    """Called by whoever makes or takes the first array on a GPU."""
+    if MODULES[BY_DEVICE] in sys.modules:  # or it sees CuPy when it is imported
+        importlib.import_module(MODULES[BY_DEVICE]).look()
 
 
 class Trace:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ def catalog() -> list[tuple[str, str, str, str]]:
 
 
 def _run(name: str, args: tuple, kwargs: dict, backend: str | None, version: str | None):
+    if "cupy" in sys.modules:
+        dispatch.gpu_found()
     module = dispatch.active if backend is None else dispatch.dialect(backend)
     if version is not None:
         if module.__name__ == dispatch.DIALECTS["numpy"]:

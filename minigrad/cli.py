@@ -45,10 +45,9 @@ def _check_environment() -> None:
     from kernels import dispatch, simt
 
     name = minigrad.backends.get()
-    if name not in dispatch.DIALECTS:
-        raise CommandError(
-            f"MINIGRAD_BACKEND: expected one of {sorted(dispatch.DIALECTS)}, got {name!r}"
-        )
+    known = sorted(dispatch.MODULES)
+    if name not in known:
+        raise CommandError(f"MINIGRAD_BACKEND: expected one of {known}, got {name!r}")
     try:
         simt.get_num_threads()
     except ValueError as error:

@@ -216,6 +216,7 @@ def _random(kernel: str, where: device, *args: Any) -> Any:
 
 _drew: set[tuple] = set()  # kernels that have run, with their dtypes
 _ALIKE = ("uniform", "philox_uint32")  # of which NumPy draws the same numbers, to the last bit
+_OTHERS = ("cupy", "numpy")  # the backends of which a CPU compiles no kernels in Numba's dialect
 _A_CALL = 1 << 16  # numbers that take NumPy as long as looking for the kernel
 _left = 1 << 22  # how many numbers NumPy may draw, in less time than compiling takes
 
@@ -225,7 +226,7 @@ def _first(key: tuple, function: Callable, args: tuple) -> Any:
     draws many."""
     global _left
     size, unseen = math.prod(np.atleast_1d(args[0])) + _A_CALL, dispatch.runs_unseen()
-    if key[0] not in _ALIKE or size > _left or not unseen or dispatch.backend() != "numba":
+    if key[0] not in _ALIKE or size > _left or not unseen or dispatch.backend() in _OTHERS:
         result = function(*args)
     else:
         try:

@@ -28,7 +28,7 @@ IMPORT_SECONDS = 0.9  # three times the budget of 0.3 s: a busy machine must not
 ORDERS = {
     "kernels": (
         "support simt cuda sequence graph host cupy cupyx door ptx pointwise reduction dispatch"
-        " families launchers reference numba_cuda cuda_c operations lab pytest_plugin"
+        " families launchers by_device reference numba_cuda cuda_c operations lab pytest_plugin"
     ),
     "kernels.simt": (
         "devlib ir device frontend store backend analysis transforms plan emit interpreter driver"

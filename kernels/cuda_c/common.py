@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels.host import RawKernel, RawModule
 from kernels.launchers.common import compute_dtype
+from kernels.support.errors import ArgumentError
 
 _HERE = Path(__file__).parent
 _C_TYPES = {
@@ -93,8 +94,22 @@ class Kernel:
         return self._bound(self.instance(*args).on_cpu(grid, block, self.shared))
 
     def bind_on_gpu(self, grid, block, *args) -> Callable[..., None]:
-        """As `bind`, for CuPy arrays."""
-        return self._bound(self.instance(*args).on_gpu().bind(grid, block, self.shared))
+        """As `bind`, for CuPy arrays. CuPy passes the elements of a NumPy array, and addresses of
+        any GPU: the function raises ArgumentError for arrays elsewhere than those of `args`."""
+        import cupy
+
+        run = self._bound(self.instance(*args).on_gpu().bind(grid, block, self.shared))
+        own = cupy.ndarray
+        device = next((a.data.device_id for a in args if type(a) is own), None)
+
+        def launch(*args) -> None:
+            for a in args:
+                there = a.data.device_id if type(a) is own else device
+                if there != device or type(a) is np.ndarray:
+                    raise ArgumentError(f"{self.name}: expected arrays on one GPU; move them first")
+            run(*args)
+
+        return launch
 
     def repeat_on_gpu(self, grid, block, args, source) -> Callable[[tuple], None] | None:
         """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where an

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels.host import nvrtc
 from kernels.support import cache, nvidia
+from kernels.support.errors import CompileError
 
 _ARCHITECTURE = re.compile(r"--?(?:gpu-architecture|arch)=(.*)")
 _OWN_FILE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
@@ -37,6 +38,9 @@ class GpuModule:
     ) -> None:
         import cupy
 
+        if not nvrtc.available():
+            major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+            raise CompileError(nvrtc.missing("NVRTC and CUDA's headers", major))
         given = tuple(o for o in options if not _ARCHITECTURE.fullmatch(o))
         alone = not (any(map(_INCLUDES.match, given)) or _OWN_FILE.search(code))
         given += ("--device-as-default-execution-space", *_headers(cupy))

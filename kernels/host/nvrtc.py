@@ -22,13 +22,19 @@ def available() -> bool:
         return False
 
 
+def missing(what: str, major: int) -> str:
+    """That CUDA C on a GPU lacks something, and what to do. major: the CUDA version in use."""
+    return (
+        f"CUDA C on a GPU needs {what}, which are not installed: pip install"
+        f" 'minigrad[cuda{major}]', or run operations in Numba's dialect: MINIGRAD_BACKEND=numba"
+    )
+
+
 def target(capability: str) -> str:
     """What to compile for a GPU of compute capability "80": its machine code ("sm_80"), or PTX
     ("compute_80") where the compiler is older than the GPU. Raises CompileError."""
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise CompileError(f"NVRTC: {NEEDS}") from error
+    from cuda.bindings import nvrtc
+
     _, known = nvrtc.nvrtcGetSupportedArchs()
     if int(capability) in known:
         return f"sm_{capability}"
@@ -48,16 +54,18 @@ def translate(
 ) -> tuple[list[str], str, str, bytes]:
     """Compile for "sm_80" or "compute_80": the kernels' names in the PTX, the log, the PTX, and for
     "sm_80" the machine code."""
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise CompileError(f"NVRTC: {NEEDS}") from error
-    program = None
+    if not available():
+        raise CompileError(f"NVRTC: {NEEDS}")
+    from cuda.bindings import nvrtc
+
+    program, folders = None, _include_folders()
 
     def call(function: Any, *arguments: Any) -> Any:
         status, *results = function(*arguments)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             text = log() or status
+            if "open source file" in str(text) and not _has_headers(folders):
+                text = f"{text}\n" + missing("CUDA's headers", nvrtc.nvrtcVersion()[1])
             raise CompileError(f"NVRTC for {architecture}, {', '.join(names)}: {text}")
         return results[0] if results else None
 
@@ -73,7 +81,8 @@ def translate(
         for name in names:
             call(nvrtc.nvrtcAddNameExpression, program, name.encode())
         standard = () if any("std=" in option for option in options) else ("-std=c++17",)
-        given = [f"--gpu-architecture={architecture}", *standard, *options, *_include_folders()]
+        given = [f"--gpu-architecture={architecture}", *standard, *options]
+        given += [f"--include-path={folder}" for folder in folders]
         # Where there is a driver, NVRTC 12.9 and later finds code that it made of the same source
         # before, whether or not with -ftz=true (seen with 13.0).
         given += ["--no-cache"] if nvrtc.nvrtcVersion()[1:] >= (12, 9) else []
@@ -90,9 +99,9 @@ def translate(
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _include_folders() -> list[str]:
-    """Where the headers of the CUDA wheels are, as options; behind them those of a CUDA toolkit,
-    where the wheel with `crt/mma.h` is missing."""
+def _include_folders() -> list[Path]:
+    """Where the headers of the CUDA wheels are; behind them those of a CUDA toolkit, where the
+    wheel with `crt/mma.h` is missing."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     found = [find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
@@ -100,4 +109,9 @@ def _include_folders() -> list[str]:
     if not any((folder / "crt" / "mma.h").exists() for folder in folders):
         roots = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
         folders += [Path(root) / "include" for root in (*roots, "/usr/local/cuda") if root]
-    return [f"--include-path={folder}" for folder in folders if folder.is_dir()]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _has_headers(folders: list[Path]) -> bool:
+    names = ("cuda_fp16.h", "crt/mma.h")
+    return all(any((folder / name).exists() for folder in folders) for name in names)

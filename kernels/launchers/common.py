@@ -11,6 +11,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Collection
+from types import ModuleType
 
 import ml_dtypes
 import numpy as np
@@ -33,12 +34,15 @@ class Dialect:
 
     Such a module has a factory for each kernel, with the same arguments in every dialect, and what
     else the launcher of the family asks of it. name: of the dialect, "numba" or "cupy".
+    module: of the operations that run it, for which their launches are remembered.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, module: ModuleType | None = None) -> None:
         self.name = next(name for name, found in dispatch.DIALECTS.items() if found == package)
-        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            setattr(self, module.name, importlib.import_module(f"{package}.{module.name}"))
+        own = importlib.import_module(package)
+        self.module = module or own
+        for file in pkgutil.iter_modules(own.__path__):
+            setattr(self, file.name, importlib.import_module(f"{package}.{file.name}"))
 
     def __getattr__(self, name: str):
         """Reached where an operation is made of those of a family that the dialect lacks."""

@@ -89,7 +89,6 @@ class _Plan:
         self.steps, self.batch, self.h = *x.shape[:2], width
         self.parts, self.mode, self.dtype = GATES[mode], mode, x.dtype
         self.dialect, self.kernels = dialect, dialect.recurrent
-        self.module = dispatch.dialect(dialect.name)  # whose products are remembered
         self.acc_t = dialect.common.scalar_type(x.dtype)
         self.padded = ceil_div(max(width, 1), 32) * 32
         self.rows = self._rows(on_gpu(x), name.endswith("backward"))
@@ -120,7 +119,7 @@ class _Plan:
 
     def product(self, a, b, bias=None):
         """As `matmul`, by a remembered launch where there is one."""
-        found = dispatch.relaunch(dispatch.tracer, self.module, _MATMUL, a, b, bias)
+        found = dispatch.relaunch(dispatch.tracer, self.dialect.module, _MATMUL, a, b, bias)
         return matmul(self.dialect, a, b, bias) if found is None else found
 
     def sizes(self, sizes):

@@ -116,8 +116,8 @@ class _Table:
             self._clear()
             dispatch.relaunch = entry.function("relaunch", self.state)
 
-    def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> bool:
-        """Remember launches on a GPU (`relaunch_on_gpu.remember`): it is done."""
+    def add_on_gpu(self, key: tuple, runs: list, new: Any, returned: int) -> None:
+        """Remember launches on a GPU (`relaunch_on_gpu.remember`)."""
         import cupy
 
         from kernels.simt.backend import relaunch
@@ -128,7 +128,6 @@ class _Table:
             self.state[relaunch.ELSEWHERE] = id(relaunch_on_gpu.relaunch)
             if relaunch_on_gpu.remember(key, runs, new, returned):
                 self.generation += 1  # what was forgotten comes again
-        return True
 
     def _clear(self) -> None:
         from kernels.simt.backend import relaunch
@@ -170,7 +169,7 @@ def _remember(plan: Single, operands: tuple, out: Any) -> bool:
         return _remember_on_gpu(plan, operands, out, given=False)
     if of is None or not _is_small(operands, (out,)):  # None: what notes launches has its place
         return True
-    module = dispatch.dialect(plan.dialect.name)
+    module = plan.dialect.module
     shown, result = [_stand_in(operand) for operand in operands], _stand_in(out)
     args = plan.arguments(tuple(shown), result)
     known = [a for a in (*shown, result) if isinstance(a, np.ndarray)]
@@ -192,7 +191,7 @@ def _remember_into(plan: Single, operands: tuple, out: Any) -> bool:
         return _remember_on_gpu(plan, operands, out, given=True)
     if of is None or not _is_small(given, ()):
         return True
-    module = dispatch.dialect(plan.dialect.name)
+    module = plan.dialect.module
     shown = [_stand_in(operand) for operand in given]
     args = plan.arguments(tuple(shown[1:]), shown[0])
     kernel, grid, block = of
@@ -216,9 +215,11 @@ def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bo
     args = [plan.arguments(known, result) for _ in range(2)]
     first, second = ([Launch(kernel, grid, block, found)] for found in args)
     runs = relaunch_on_gpu.repeats(second, first, [*shown, result])
-    module = dispatch.dialect(plan.dialect.name)
-    key = relaunch_on_gpu.key_of(module, plan.into if given else plan.operation, values)
-    return runs is None or _table.add_on_gpu(key, runs, () if given else (out,), 0)
+    if runs is not None:
+        operation = plan.into if given else plan.operation
+        key = relaunch_on_gpu.key_of(plan.dialect.module, operation, values)
+        _table.add_on_gpu(key, runs, () if given else (out,), 0)
+    return True
 
 
 def _of_list(plan: Single, operands: list) -> Any:
@@ -372,9 +373,7 @@ class _Watch(dispatch.Trace):
     def contiguous(self, a: Any) -> Any:
         if self.thread != threading.get_ident():
             return super().contiguous(a)
-        of = self.dialect
-        module = of if type(of) is ModuleType else dispatch.dialect(of.name)
-        return module.copy(a)  # as a launch
+        return getattr(self.dialect, "module", self.dialect).copy(a)  # as a launch
 
     def filled(self, zeros: Any) -> Any:
         if self.thread == threading.get_ident():
@@ -435,12 +434,11 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
 
 def several(dialect: Any, operation: Any, run: Callable[[tuple], Any]) -> Callable[[tuple], Any]:
     """A plan of several launches, a function of the operands, that is remembered as `Single` is."""
-    module = dispatch.dialect(dialect.name)
 
     def call(operands: tuple) -> Any:
         result = run(operands)
         if dispatch.tracer is None:
-            _learn(module, operation, operands, lambda shown: run(tuple(shown)), result)
+            _learn(dialect.module, operation, operands, lambda shown: run(tuple(shown)), result)
         return result
 
     return call
@@ -521,7 +519,9 @@ def _learn_on_gpu(
         if not made or not second.launches:
             return False
         runs = relaunch_on_gpu.repeats(second.launches, first.launches, [*shown, *made])
-        return runs is not None and _table.add_on_gpu(key, runs, made, returned)
+        if runs is not None:
+            _table.add_on_gpu(key, runs, made, returned)
+        return runs is not None
 
 
 def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]:

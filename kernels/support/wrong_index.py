@@ -53,7 +53,8 @@ class _Device:
         if not hasattr(module, "cuda"):  # NumPy, where the lab looks what a GPU would be given
             self.record = module.zeros(2, np.int64)
             return
-        memory = module.cuda.alloc_pinned_memory(16)
+        with device:  # whichever is the current one
+            memory = module.cuda.alloc_pinned_memory(16)
         self.seen = np.ctypeslib.as_array((ctypes.c_int64 * 2).from_address(memory.ptr))
         self.seen[:] = 0
         owned = module.cuda.UnownedMemory(memory.ptr, 16, memory, device.id)

@@ -30,8 +30,8 @@ from minigrad.tensor import wrap
 #: Modules that compute: what they call is run in a child.
 _PACKAGES = {
     "kernels": set(
-        "dispatch families launchers numba_cuda operations pointwise reduction sequence simt"
-        " support".split()
+        "by_device dispatch families launchers numba_cuda operations pointwise reduction sequence"
+        " simt support".split()
     ),
     "minigrad": set(
         "_foreign _kernels _meta _names _out _overlap amp autograd backends compiler.arrays"

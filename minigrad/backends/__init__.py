@@ -1,9 +1,10 @@
 """Which kernels run, and where arrays live.
 
-`set("numba" | "numpy" | "cupy")` selects the dialect of the kernels for the whole process,
-`use(...)` for a `with` block; the environment variable `MINIGRAD_BACKEND` selects the initial one.
 Kernels run where the arrays live: NumPy arrays on the CPU, CuPy arrays on a GPU. Moving is always
-explicit (`tensor.to(device)`).
+explicit (`tensor.to(device)`). By default ("auto") they run in Numba's dialect ("numba") on the CPU
+and in CUDA C ("cupy") on a GPU. `set("numba" | "numpy" | "cupy")` selects one dialect for the whole
+process, `use(...)` for a `with` block; the environment variable `MINIGRAD_BACKEND` selects the
+initial one.
 
 `backends.cudnn`, `backends.cuda` and `backends.mps` hold the flags that programs set for torch.
 """
@@ -26,12 +27,15 @@ from minigrad.backends import current
 
 
 def set(name: str) -> None:
-    """Run all later operations with this dialect; ValueError if it is not installed."""
+    """Run all later operations with this dialect, or as is best where their arrays live ("auto").
+
+    ValueError for one that is not installed.
+    """
     dispatch.set_backend(name)
 
 
 def get() -> str:
-    """The name of the dialect in use."""
+    """The name of the dialect in use; "auto": the one that is best where the arrays live."""
     return dispatch.backend()
 
 

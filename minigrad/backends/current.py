@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
+from kernels import dispatch
+
 F = TypeVar("F", bound=Callable)
 
 
@@ -56,6 +58,7 @@ def cupy() -> Any:
         raise RuntimeError('device "cuda": no NVIDIA GPU found; use device "cpu"')
     if Found.cupy is None:
         Found.cupy, Found.several = found, count > 1
+        dispatch.gpu_found()
         _wrap_methods()
     return found
 

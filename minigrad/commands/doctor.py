@@ -130,19 +130,23 @@ def usage(folder: Path) -> tuple[int, int]:
 
 def verdict(driver: gpu.Driver) -> Rows:
     """Where kernels run, and what to install for the rest."""
+    from kernels.host import nvrtc
+
     rows = [("CPU", "yes: the Numba CUDA kernels, compiled for this processor (device cpu)")]
     numba_cuda = importlib.util.find_spec("numba_cuda") is not None
-    cupy = importlib.util.find_spec("cupy") is not None
+    parts = {
+        "numba-cuda": numba_cuda,
+        "CuPy": importlib.util.find_spec("cupy") is not None,
+        "NVRTC": nvrtc.available(),
+    }
+    missing = " and ".join(name for name, found in parts.items() if not found)
     if not driver.gpus:
         rows.append(("GPU", f"no: {driver.problem}"))
-    elif numba_cuda and cupy:
-        rows.append(("GPU", "yes: the same kernels through numba-cuda (device cuda)"))
+    elif not missing:
+        rows.append(("GPU", "yes: the same kernels in CUDA C (device cuda)"))
     else:
         major = int((driver.cuda_version or "12").partition(".")[0])
         extra = "cuda13" if major >= 13 else "cuda12"
-        missing = " and ".join(
-            name for name, found in (("numba-cuda", numba_cuda), ("CuPy", cupy)) if not found
-        )
         rows.append(("GPU", f"not yet: {missing} missing; pip install 'minigrad[{extra}]'"))
     rows.append(
         ("PTX compile checks", "yes" if numba_cuda else "no: pip install 'minigrad[cuda13]'")

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimizer", choices=LEARNING_RATES, default="adam", help="default: adam")
     add("--lr", type=positive(float), help="default: 0.001, for sgd 0.05 (momentum 0.9)")
     add("--device", help="cpu or cuda; default: cuda where there is one")
-    add("--backend", help="the dialect of the kernels; default: numba")
+    add("--backend", help="numba, cupy (CUDA C) or numpy; default: numba, on a GPU cupy")
     add("--seed", type=_seed, default=0, help="default: 0; the same seed gives the same result")
     add("--distributed", action="store_true", help="a rank of mpiexec: gradients are averaged")
     add("--plot", metavar="FILE.png", help="draw loss and accuracy (needs matplotlib)")

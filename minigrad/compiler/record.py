@@ -45,11 +45,11 @@ class _RecordingDialect:
         self.dialect = dialect
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(self.dialect, name)
         if name not in launchers.operations():
-            return function
+            return getattr(self.dialect, name)
 
         def operation(*args: Any, **kwargs: Any) -> Any:
+            function = getattr(self.dialect, name)  # another one once there is a GPU
             if mode.recorder is None:  # another thread
                 return function(*plain(args), **plain(kwargs))
             return mode.recorder.operation(name, function, args, kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+from kernels.host import nvrtc
 from minigrad.commands import doctor, gpu
 
 
@@ -47,6 +48,7 @@ def with_packages(monkeypatch, *names: str) -> None:
     monkeypatch.setattr(
         doctor.importlib.util, "find_spec", lambda name: object() if name in names else None
     )
+    monkeypatch.setattr(nvrtc, "available", lambda: "nvrtc" in names)
 
 
 class FakeNvml:
@@ -90,7 +92,7 @@ def test_a_driver_that_fails_or_sees_nothing():
 
 
 def test_the_verdict_with_everything_installed(monkeypatch):
-    with_packages(monkeypatch, "numba_cuda", "cupy", "matplotlib")
+    with_packages(monkeypatch, "numba_cuda", "cupy", "nvrtc", "matplotlib")
     rows = dict(doctor.verdict(gpu.query(FakeDriver())))
     assert rows["GPU"].startswith("yes")
     assert rows["PTX compile checks"] == "yes"
@@ -98,13 +100,16 @@ def test_the_verdict_with_everything_installed(monkeypatch):
 
 
 def test_the_verdict_names_the_extra_that_fits_the_driver(monkeypatch):
-    with_packages(monkeypatch, "numba_cuda")
+    with_packages(monkeypatch, "numba_cuda", "nvrtc")
     for version, extra in ((13020, "cuda13"), (12040, "cuda12")):
         rows = dict(doctor.verdict(gpu.query(FakeDriver(version=version))))
         assert rows["GPU"] == f"not yet: CuPy missing; pip install 'minigrad[{extra}]'"
     with_packages(monkeypatch)
     rows = dict(doctor.verdict(gpu.query(FakeDriver())))
-    assert "numba-cuda and CuPy missing" in rows["GPU"]
+    assert "numba-cuda and CuPy and NVRTC missing" in rows["GPU"]
+    with_packages(monkeypatch, "numba_cuda", "cupy")
+    rows = dict(doctor.verdict(gpu.query(FakeDriver())))
+    assert rows["GPU"] == "not yet: NVRTC missing; pip install 'minigrad[cuda13]'"
     assert rows["--plot"] == "no: pip install 'minigrad[plot]'"
 
 

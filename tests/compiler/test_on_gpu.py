@@ -22,7 +22,7 @@ from .test_compile import OPTIMIZERS, batches, cnn, mlp, training_step
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(params=["numba", "cupy"], autouse=True)
+@pytest.fixture(params=["numba", "auto"], autouse=True)
 def dialect(request):
     with minigrad.backends.use(request.param):
         yield dispatch.active

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from kernels.support.errors import ArgumentError
 from minigrad.backends.current import Found
 from tests import software_gpu
 from tests.engine.samples_layers import SAMPLES
@@ -102,24 +103,54 @@ def test_random_numbers_are_drawn_on_the_gpu(name, backend):
     np.testing.assert_allclose(on_gpu, expected, rtol=eps, atol=eps)
 
 
-def test_tensors_on_different_devices():
-    here, there = mg.ones(3), mg.ones(3, device="cuda")
+@pytest.mark.parametrize("backend", ["numba", "auto"])
+@pytest.mark.parametrize("other", ["cpu", "cuda:1"])
+def test_tensors_on_different_devices(other, backend):
+    if other == "cuda:1" and mg.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    here, there = mg.ones(3, device=other), mg.ones(3, device="cuda")
+    index, rows = mg.tensor([0, 1], device=other), there.reshape(1, 3)
     message = "Expected all tensors to be on the same device, but found at least two devices"
-    for program in (
+    alike = (
+        lambda: there @ there,
+        lambda: mg.nn.functional.embedding(index.to("cuda"), there.reshape(3, 1)),
+    )
+    programs = (
         lambda: here + there,
         lambda: there * here,
         lambda: mg.where(there > 0, there, here),
         lambda: here.reshape(1, 3) @ there.reshape(3, 1),
+        lambda: there @ here,
         lambda: mg.cat([there, here]),
-        lambda: there.gather(0, mg.tensor([0, 1])),
-        lambda: mg.nn.functional.embedding(mg.tensor([0]), there.reshape(1, 3)),
+        lambda: there.gather(0, index),
+        lambda: mg.nn.functional.embedding(index, there.reshape(3, 1)),
+        lambda: mg.nn.functional.embedding(index[:1], rows),
+        lambda: mg.nn.functional.layer_norm(rows, (3,), here),
         lambda: mg.nn.functional.mse_loss(there, here),
         lambda: mg.searchsorted(there, here),
         lambda: here.add_(there),
-    ):
-        for _ in range(2):  # a plan that was made before does not make it work
-            with pytest.raises(RuntimeError, match=message):
-                program()
+    )
+    with mg.backends.use(backend):
+        for program in alike:
+            program()
+        for program in programs:
+            for _ in range(2):  # a plan that was made before does not make it work
+                with pytest.raises(RuntimeError, match=message):
+                    program()
+
+
+def test_a_launch_in_cuda_c_takes_arrays_of_one_gpu(second):
+    from kernels.cuda_c import optim
+
+    here, there = (mg.ones(4, device=device)._array for device in ("cuda", second))
+    launch = optim.sgd_kernel(here.dtype, False, False, False, False).bind_on_gpu(
+        1, 32, here, here, here, 0.5, 0.0, 1.0, 0.0
+    )
+    launch(here, here.copy(), here, 0.5, 0.0, 1.0, 0.0)
+    assert here.get().tolist() == [0.5] * 4
+    for other in (there, here.get()):
+        with pytest.raises(ArgumentError, match="sgd: expected arrays on one GPU"):
+            launch(here, other, here, 0.5, 0.0, 1.0, 0.0)
 
 
 def test_a_number_on_the_cpu_goes_to_the_gpu():

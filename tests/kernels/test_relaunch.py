@@ -32,7 +32,7 @@ def numba(monkeypatch):
     monkeypatch.setattr(thread_pool.wanted, "value", 1)
     helpers.pool()[sharing.LACKING] = 0
     before = dispatch.backend()
-    dispatch.set_backend("numba")
+    dispatch.set_backend("auto")
     if relaunch._table.state is not None:
         relaunch._table._clear()
     relaunch._seen.clear()

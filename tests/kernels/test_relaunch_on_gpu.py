@@ -15,7 +15,7 @@ from kernels.launchers import relaunch_on_gpu
 from kernels.pointwise import TABLE
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:The CUDA driver")]
-BACKENDS = pytest.mark.parametrize("backend", ["numba", "cupy"], indirect=True)
+BACKENDS = pytest.mark.parametrize("backend", ["numba", "auto"], indirect=True)
 ROOT = Path(mg.__file__).parent.parent
 OURS = tuple(str(ROOT / name) for name in ("minigrad", "kernels/launchers", "kernels/simt"))
 

@@ -152,7 +152,7 @@ def test_an_empty_setting_is_none(monkeypatch, tmp_path):
     program = (
         "from kernels import dispatch, simt; print(dispatch.backend(), simt.get_num_threads())"
     )
-    assert run(tmp_path, program) == f"numba {thread_pool.cores()}\n"
+    assert run(tmp_path, program) == f"auto {thread_pool.cores()}\n"
 
 
 @pytest.mark.parametrize("given", ["no", "0", "-1", "²", "1.5"])
