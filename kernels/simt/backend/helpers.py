@@ -37,8 +37,9 @@ def pool() -> np.ndarray:
 
 
 def start() -> None:
-    """Start the helpers that launches have lacked."""
-    words = pool()
+    """Start the helpers that launches have lacked: this one, or a remembered one, which is not
+    launched again before (what it costs may have been measured on a busy machine)."""
+    words = pool() if _pool is None else _pool
     if not words[sharing.LACKING]:
         return
     count = min(thread_pool.get_num_threads() - 1, sharing.MAX_HELPERS)

@@ -328,8 +328,7 @@ class Specialisation:
         if run is None:
             return self._run_in_python(grid, shared, args, cost)
         told = run(cost, blocks, gx, gy, gz, shared, self.error, *self.prepared(args))
-        if cost >= sharing.SHARE:
-            helpers.start()
+        helpers.start()
         status = told & sharing.STATUSES
         if status:
             self.failed(status, grid, 0, blocks, shared, args)
