@@ -25,10 +25,13 @@ from minigrad.ops.reduce import NORMS
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 
-class LinAlgError(RuntimeError):
+class _LinAlgError(RuntimeError):  # torch's name of the class, which tracebacks show
     """A matrix that has no such decomposition: singular, or not positive definite."""
 
     __module__ = "minigrad.linalg"
+
+
+LinAlgError = _LinAlgError
 
 
 def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False) -> None:
