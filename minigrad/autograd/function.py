@@ -182,9 +182,8 @@ def _record(
 ) -> tuple:
     """Make the outputs those of a new node; an input that is returned unchanged becomes an
     alias."""
-    node = named(FunctionNode, f"{function.__name__}Backward")(
-        edges, tuple([_description(o) for o in outputs])
-    )
+    name = getattr(function, "grad_name", f"{function.__name__}Backward")
+    node = named(FunctionNode, name)(edges, tuple([_description(o) for o in outputs]))
     node.function, node.ctx = function, ctx
     numbers: dict[int, int] = {}
     linked = []

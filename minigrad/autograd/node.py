@@ -355,10 +355,12 @@ def named(kind: type[Node], name: str) -> type:
 
 def titled(tensor: Tensor, name: str) -> Tensor:
     """The result of a function of several operations, whose last node gets torch's name for the
-    function."""
+    function: `name`, or `name` before "Backward0"."""
     node = tensor._node
     if node is not None:
-        node.__class__ = named(type(node).__bases__[0], f"{name}Backward0")
+        kind = type(node).__bases__[0]
+        if type(node) is named(kind, type(node).__name__):  # else it is no class for its name
+            node.__class__ = named(kind, name if "Backward" in name else f"{name}Backward0")
     return tensor
 
 

@@ -3,6 +3,7 @@
 Importing this package gives `Tensor` its methods and fills the table of torch-level functions.
 """
 
+from minigrad.autograd.titles import entitled
 from minigrad.ops import (
     activation,
     attention,
@@ -38,6 +39,7 @@ from minigrad.ops import (
     storage,
     volume,
 )
+from minigrad.tensor import FUNCTIONS, Tensor
 
 from minigrad.ops import written  # isort: skip - after all that it names
 from minigrad.ops.pointwise import POINTWISE
@@ -79,3 +81,8 @@ __all__ = [
     "volume",
     "written",
 ]
+
+# After the operations, which call each other without titles.
+FUNCTIONS |= entitled(FUNCTIONS)
+for _name, _method in entitled(vars(Tensor)).items():
+    setattr(Tensor, _name, _method)

@@ -136,6 +136,8 @@ class Solve(Op):
 class SignLogAbsDet(Function):
     """(the sign of det A, which has no gradient, log |det A|)."""
 
+    grad_name = "LinalgSlogdetBackward0"
+
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
         xp, array = array_module(a._array), a._array
@@ -247,6 +249,8 @@ class MatrixExp(Op):
 class Eigh(Function):
     """(eigenvalues ascending, eigenvectors) of symmetric matrices."""
 
+    grad_name = "LinalgEighBackward0"
+
     @staticmethod
     def forward(ctx: Any, a: Tensor, lower: bool) -> tuple:
         xp = array_module(a._array)
@@ -271,6 +275,8 @@ def _gaps(values: Tensor) -> Tensor:
 
 class Svd(Function):
     """(U, S, V^T) of A = U diag(S) V^T, without the columns that S has no value for."""
+
+    grad_name = "LinalgSvdBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -336,6 +342,8 @@ class Eigenvalues(Op):
 
 class Qr(Function):
     """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
+
+    grad_name = "LinalgQrBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:

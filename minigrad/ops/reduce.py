@@ -15,7 +15,7 @@ from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
@@ -45,6 +45,12 @@ class Reduce(Op):
     @classmethod
     def again(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
         return _again(cls.key, x, axes, keepdim, dtype)
+
+    @classmethod
+    def record(cls, inputs: tuple, attrs: dict, edges: tuple, outputs: tuple) -> None:
+        super().record(inputs, attrs, edges, outputs)
+        if attrs["axes"] is not None and cls.key in ("sum", "mean", "prod"):
+            titled(outputs[0], f"{cls.name}Backward1")  # as torch calls it
 
     @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
