@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minigrad.autograd.node import titled
+from minigrad.autograd.node import retitled
 from minigrad.tensor import Tensor
 
 # Functions whose node is called after them: topk, TopkBackward0.
@@ -26,7 +26,6 @@ _OWN = """
 # Others: a name; a pair, if the function has several results for one dimension, but one for all
 # elements; or a function of the arguments.
 _OTHERS: dict[str, str | tuple[str, str] | Callable[..., str | None]] = {
-    "__rsub__": "RsubBackward1",
     "adaptive_avg_pool2d": "AdaptiveAvgPool2D",
     "adaptive_avg_pool3d": "AdaptiveAvgPool3D",
     "adaptive_max_pool2d": "AdaptiveMaxPool2D",
@@ -89,24 +88,36 @@ def entitled(space: Mapping[str, Any]) -> dict[str, Callable]:
 
 def _entitled(function: Callable, title: Any) -> Callable:
     """A function whose results have nodes of a title. A node of an argument keeps its own."""
+    known: dict[type, type] = {}  # the titled classes of nodes, if all calls have one title
+
+    def entitle(tensor: Any, name: str | None, given: list) -> None:
+        if not isinstance(tensor, Tensor) or tensor._node is None or name is None:
+            return
+        kind = retitled(type(tensor._node), name)
+        if name is title:
+            known[type(tensor._node)] = kind
+        if not any(isinstance(a, Tensor) and a._node is tensor._node for a in given):
+            tensor._node.__class__ = kind
 
     @functools.wraps(function)
     def _titling(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
+        if type(result) is Tensor and not kwargs:  # without a call for what was seen before
+            node = result._node
+            if node is None:
+                return result
+            kind = known.get(type(node))
+            if kind is not None:
+                for given in args:
+                    if isinstance(given, Tensor) and given._node is node:
+                        return result
+                node.__class__ = kind
+                return result
         several = isinstance(result, tuple)
-        given = None
+        name = title[0 if several else 1] if type(title) is tuple else title
         for tensor in result if several else (result,):
-            if not isinstance(tensor, Tensor) or tensor._node is None:
-                continue
-            if given is None:
-                given = [a._node for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-            name = title
-            if type(name) is tuple:
-                name = name[0 if several else 1]
-            elif callable(name):
-                name = name(*args, **kwargs)
-            if name is not None and not any(node is tensor._node for node in given):
-                titled(tensor, name)
+            chosen = name(*args, **kwargs) if callable(name) else name
+            entitle(tensor, chosen, [*args, *kwargs.values()])
         return result
 
     return _titling

@@ -15,7 +15,7 @@ from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
-from minigrad.autograd.node import Op, titled
+from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
@@ -45,12 +45,6 @@ class Reduce(Op):
     @classmethod
     def again(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
         return _again(cls.key, x, axes, keepdim, dtype)
-
-    @classmethod
-    def record(cls, inputs: tuple, attrs: dict, edges: tuple, outputs: tuple) -> None:
-        super().record(inputs, attrs, edges, outputs)
-        if attrs["axes"] is not None and cls.key in ("sum", "mean", "prod"):
-            titled(outputs[0], f"{cls.name}Backward1")  # as torch calls it
 
     @classmethod
     def forward(cls, x: Any, axes: tuple | None, keepdim: bool, dtype: Any = None) -> Any:
@@ -98,6 +92,12 @@ REDUCTIONS: dict[str, type[Reduce]] = {
     line.name: _operation(line) for line in TABLE.values() if line.gradient is not None
 }
 
+ALONG = REDUCTIONS | {
+    op.key: type(op.__name__, (op,), {"grad_name": f"{op.name}Backward1"})
+    for op in (REDUCTIONS["sum"], REDUCTIONS["mean"], REDUCTIONS["prod"])
+}
+"""The same over some axes, whose nodes torch calls otherwise."""
+
 
 NORMS: dict[str, Callable] = {}
 """Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.linalg`."""
@@ -106,7 +106,7 @@ NORMS: dict[str, Callable] = {}
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
     """x reduced over `dim` (all dimensions for None) with a line of the table."""
     axes = axes_of(dim, x._array.ndim)
-    op = REDUCTIONS.get(name)
+    op = (REDUCTIONS if axes is None else ALONG).get(name)
     if op is None:  # no gradient
         found = _again(name, x._array, axes, keepdim, dtype)
         if found is None:
@@ -226,7 +226,8 @@ def sum(
         target = array.dtype
     else:
         target = sum_dtype(input, dtype)
-    return REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    op = (REDUCTIONS if axes is None else ALONG)["sum"]
+    return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()
@@ -249,7 +250,8 @@ def mean(
             f"complex dtype. Got: {name}"
         )
     axes = None if dim is None else axes_of(dim, input._array.ndim)
-    return REDUCTIONS["mean"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    op = (REDUCTIONS if axes is None else ALONG)["mean"]
+    return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()
