@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -427,6 +428,18 @@ def var(
     axis: Dims = None,
 ) -> Tensor:
     """Variance over `dim`, divided by N - correction (1 unless `unbiased=False`)."""
+    return _variance("var", input, dim, unbiased, keepdim, correction, axis)
+
+
+def _variance(
+    name: str,
+    input: Tensor,
+    dim: Any,
+    unbiased: bool,
+    keepdim: bool,
+    correction: float | None,
+    axis: Dims,
+) -> Tensor:
     if isinstance(dim, bool):  # torch's var(input, unbiased)
         dim, unbiased = None, dim
     dim = one_dim(dim, axis)
@@ -444,6 +457,13 @@ def var(
     count = input._array.size // (centre._array.size or 1)
     total = sum(POINTWISE["square"](input - centre), dim, keepdim)
     freedom = count - correction
+    if freedom <= 0:
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel).",
+            UserWarning,
+            stacklevel=5,  # the caller of the method or function
+        )
     return total / (freedom if freedom > 0 else 0)
 
 
@@ -462,7 +482,7 @@ def std(
         return rounded_once(
             lambda x: std(x, dim, unbiased, keepdim, correction=correction, axis=axis), input
         )
-    squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
+    squared = _variance("std", input, dim, unbiased, keepdim, correction, axis)
     if not (mode.enabled and squared.requires_grad):
         return POINTWISE["sqrt"](squared)
     constant = POINTWISE["eq"](squared.detach(), 0)
