@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from minigrad._names import in_torchs_words, kind
 from minigrad._out import into
 from minigrad.backends.current import Found, on_their_gpu
-from minigrad.layouts import NoDenseArray
+from minigrad.layouts import SPARSE_FORMS, NoDenseArray
 from minigrad.tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
@@ -45,7 +45,7 @@ def _own_method(cls: type, name: str) -> Callable | None:
 def tensors_only(fn: F, out: bool = False) -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
-    Where fn needs a dense array of a sparse tensor, the method of that tensor is called instead.
+    Where fn needs a dense array of a sparse tensor, its form for those is called instead.
     fn runs on the GPU of its tensors. out: it takes torch's `out=` too.
     """
 
@@ -69,8 +69,10 @@ def tensors_only(fn: F, out: bool = False) -> F:
             )
         except NoDenseArray:
             first = args[0] if args else None
-            own = isinstance(first, Tensor) and _own_method(type(first), fn.__name__)
-            if not own:
+            own = SPARSE_FORMS.get(fn.__name__)
+            if own is None and isinstance(first, Tensor):
+                own = _own_method(type(first), fn.__name__)
+            if own is None:
                 raise
             return own(*args, **kwargs)
         except AttributeError as error:

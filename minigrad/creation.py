@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,15 @@ def tensor(
     """A new leaf with a copy of `data`: floats become the default dtype, integers int64.
 
     device: by default that of `data` where it is a tensor or an array on a GPU."""
-    if _is_on_gpu(data):
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif _is_on_gpu(data):
         data = wrap(device_module("cuda").asarray(data))
     if isinstance(data, Tensor) and device is None:
         device = data.device

@@ -5,9 +5,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+from typing import Final as Final
 
 from minigrad._names import namespace
+from minigrad.nn import Module as ScriptModule
+
+__all__ = [
+    "ScriptModule", "annotate", "export", "fork", "ignore", "is_scripting", "is_tracing",
+    "script", "script_if_tracing", "script_method", "trace", "unused", "wait",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 
 def script(obj: Any, **_: Any) -> Any:
@@ -15,7 +25,36 @@ def script(obj: Any, **_: Any) -> Any:
     return obj
 
 
-ignore = unused = export = script
+ignore = unused = export = script_method = script_if_tracing = script
+
+
+def trace(func: Callable, example_inputs: Any = None, **_: Any) -> Any:
+    """The module or function itself, which decides anew at every call; the examples are not
+    used."""
+    return func
+
+
+def is_scripting() -> bool:
+    """False: modules are always run by Python."""
+    return False
+
+
+is_tracing = is_scripting
+
+
+def annotate(the_type: Any, the_value: T) -> T:
+    """The value; the type is for readers."""
+    return the_value
+
+
+def fork(func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """The result of the call, which runs at once."""
+    return func(*args, **kwargs)
+
+
+def wait(future: T) -> T:
+    """What `fork` has returned."""
+    return future
 
 
 __getattr__, __dir__ = namespace(__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class layout:
     """A way to store elements; compares by identity."""
@@ -21,6 +23,11 @@ class layout:
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+
+
+SPARSE_FORMS: dict[str, Callable] = {}
+"""What functions do if one of their tensors is sparse, by name; filled by
+`minigrad.ops.sparse_algebra`."""
 
 
 class NoDenseArray(NotImplementedError):

@@ -36,6 +36,7 @@ from minigrad.ops.linalg import (
     solve,
     solve_triangular,
 )
+from minigrad.ops.linalg import _LinAlgError as _LinAlgError  # a pickled error names it
 from minigrad.ops.linalg import inverse as inv
 from minigrad.ops.linalg import linalg_qr as qr
 from minigrad.ops.linalg import linalg_slogdet as slogdet

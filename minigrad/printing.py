@@ -148,15 +148,12 @@ def format_tensor(tensor: Tensor) -> str:
     name = "Parameter containing:\ntensor" if type(tensor).__name__ == "Parameter" else "tensor"
     prefix = f"{name.rpartition(chr(10))[2]}("
     array = tensor._array
-    if tensor.is_meta:
-        grad = ", requires_grad=True" if tensor.requires_grad else ""
-        return f"{name}(..., device='meta', size={tuple(array.shape)}{grad})"
     notes = []
     if not isinstance(array, np.ndarray):
         notes.append(f"device='{tensor.device}'")
-    if array.size == 0:
-        body = "[]"
-        if array.ndim != 1:
+    if tensor.is_meta or array.size == 0:
+        body = "..." if tensor.is_meta else "[]"
+        if tensor.is_meta or array.ndim != 1:
             notes.append(f"size={tuple(array.shape)}")
         if tensor.dtype is not dtypes.get_default_dtype():
             notes.append(f"dtype={tensor.dtype}")

@@ -44,7 +44,7 @@ class FunctionCtx:
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """The saved tensors; RuntimeError if they were freed or changed in place since."""
-        return self._to_save if self._node is None else self._node.saved_tensors()
+        return self._to_save if self._node is None else self._node.saved_tensors
 
 
 class FunctionNode(Node):
@@ -60,6 +60,10 @@ class FunctionNode(Node):
     def name(self) -> str:
         return type(self).__name__
 
+    def __repr__(self) -> str:
+        return f"<{__name__}.{self.name()} object at {hex(id(self))}>"
+
+    @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         """The saved tensors; if gradients are recorded, saved outputs are part of the graph."""
         saved = self.unpack()
@@ -178,9 +182,8 @@ def _record(
 ) -> tuple:
     """Make the outputs those of a new node; an input that is returned unchanged becomes an
     alias."""
-    node = named(FunctionNode, f"{function.__name__}Backward")(
-        edges, tuple([_description(o) for o in outputs])
-    )
+    name = getattr(function, "grad_name", f"{function.__name__}Backward")
+    node = named(FunctionNode, name)(edges, tuple([_description(o) for o in outputs]))
     node.function, node.ctx = function, ctx
     numbers: dict[int, int] = {}
     linked = []

@@ -353,12 +353,20 @@ def named(kind: type[Node], name: str) -> type:
     return type(name, (kind,), {"__slots__": (), "__module__": __name__})
 
 
+def retitled(kind: type[Node], name: str) -> type[Node]:
+    """A class of nodes, by another name: `name`, or `name` before "Backward0"."""
+    base = kind.__bases__[0]
+    if kind is not named(base, kind.__name__):
+        return kind  # no class that is there for its name
+    return named(base, name if "Backward" in name else f"{name}Backward0")
+
+
 def titled(tensor: Tensor, name: str) -> Tensor:
     """The result of a function of several operations, whose last node gets torch's name for the
     function."""
     node = tensor._node
     if node is not None:
-        node.__class__ = named(type(node).__bases__[0], f"{name}Backward0")
+        node.__class__ = retitled(type(node), name)
     return tensor
 
 

@@ -26,12 +26,20 @@ def divide(buffer: Any, parts: Sequence[tuple[int, int]]) -> None:
     _PARTS[id(buffer)] = parts
 
 
+def base_of(array: Any) -> Any:
+    """The array that this one is a view of, or None."""
+    base = getattr(array, "base", None)
+    if not isinstance(base, type(array)):
+        base = getattr(base, "base", None)  # NumPy's as_strided puts an object in between
+    return base if isinstance(base, type(array)) else None
+
+
 def root_of(array: Any) -> tuple[Any, int, int]:
     """(the array that holds the memory of a view, start, stop): the view's part of it in elements
     of that array."""
     root = array
-    while isinstance(getattr(root, "base", None), type(array)):
-        root = root.base
+    while (base := base_of(root)) is not None:
+        root = base
     parts = _PARTS.get(id(root))
     if parts:
         place = (_address(array) - _address(root)) // root.itemsize

@@ -23,6 +23,8 @@ class SDPBackend(enum.IntEnum):
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
 
+    __str__ = enum.Enum.__str__
+
 
 @contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:

@@ -16,6 +16,7 @@ from typing import Any
 import minigrad
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
+from minigrad.autograd.titles import entitled
 from minigrad.nn._attention import multi_head_attention_forward
 from minigrad.nn._losses import (
     binary_cross_entropy,
@@ -660,6 +661,7 @@ def _affine(
     return y.to(x.dtype)  # with parameters in float32 beside a 16-bit input
 
 
+globals().update(entitled(globals()))
 globals().update({name: tensors_only(globals()[name]) for name in __all__})
 
 __getattr__, __dir__ = namespace(__name__)

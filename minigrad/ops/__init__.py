@@ -3,6 +3,7 @@
 Importing this package gives `Tensor` its methods and fills the table of torch-level functions.
 """
 
+from minigrad.autograd.titles import entitled
 from minigrad.ops import (
     activation,
     attention,
@@ -30,6 +31,7 @@ from minigrad.ops import (
     softmax,
     sort,
     sparse,
+    sparse_algebra,
     sparse_make,
     sparse_tensor,
     special,
@@ -37,6 +39,7 @@ from minigrad.ops import (
     storage,
     volume,
 )
+from minigrad.tensor import FUNCTIONS, Tensor
 
 from minigrad.ops import written  # isort: skip - after all that it names
 from minigrad.ops.pointwise import POINTWISE
@@ -69,6 +72,7 @@ __all__ = [
     "softmax",
     "sort",
     "sparse",
+    "sparse_algebra",
     "sparse_make",
     "sparse_tensor",
     "special",
@@ -77,3 +81,8 @@ __all__ = [
     "volume",
     "written",
 ]
+
+# After the operations, which call each other without titles.
+FUNCTIONS |= entitled(FUNCTIONS)
+for _name, _method in entitled(vars(Tensor)).items():
+    setattr(Tensor, _name, _method)

@@ -501,6 +501,16 @@ def _equality(op: Callable, different: bool) -> Callable:
     return method
 
 
+_REST = Pointwise(POINTWISE["sub"].expr)
+_REST.grad_name = "RsubBackward1"  # as torch calls `1 - x`
+
+
+def _rest(number: Any, x: Tensor) -> Tensor:
+    """number - x"""
+    _without_bool(x, number)
+    return _REST(number, x)
+
+
 def _install_operators() -> None:
     arithmetic: dict[str, Callable] = {
         "add": POINTWISE["add"], "sub": sub, "mul": POINTWISE["mul"], "truediv": POINTWISE["div"],
@@ -511,7 +521,8 @@ def _install_operators() -> None:
     }  # fmt: skip
     for name, op in arithmetic.items():
         setattr(Tensor, f"__{name}__", _operator(op))
-        setattr(Tensor, f"__r{name}__", _operator(op, swapped=True))
+        swapped = _rest if name == "sub" else op
+        setattr(Tensor, f"__r{name}__", _operator(swapped, swapped=True))
     augmented = {
         "add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "pow": "pow_",
         "floordiv": "floor_divide_", "mod": "remainder_", "and": "bitwise_and_",

@@ -253,13 +253,7 @@ def zero_(self: Tensor) -> Tensor:
     return fill_(self, 0)
 
 
-def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Use the memory of another tensor from now on."""
-    self._array, self._counter = source._array, source._counter
-    return self
-
-
-for _function in (copy_, fill_, zero_, set_):
+for _function in (copy_, fill_, zero_):
     setattr(Tensor, _function.__name__, _function)
 FUNCTIONS |= {"fill_": fill_, "zero_": zero_}
 

@@ -25,10 +25,13 @@ from minigrad.ops.reduce import NORMS
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 
-class LinAlgError(RuntimeError):
+class _LinAlgError(RuntimeError):  # torch's name of the class, which tracebacks show
     """A matrix that has no such decomposition: singular, or not positive definite."""
 
     __module__ = "minigrad.linalg"
+
+
+LinAlgError = _LinAlgError
 
 
 def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False) -> None:
@@ -132,6 +135,8 @@ class Solve(Op):
 
 class SignLogAbsDet(Function):
     """(the sign of det A, which has no gradient, log |det A|)."""
+
+    grad_name = "LinalgSlogdetBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -244,6 +249,8 @@ class MatrixExp(Op):
 class Eigh(Function):
     """(eigenvalues ascending, eigenvectors) of symmetric matrices."""
 
+    grad_name = "LinalgEighBackward0"
+
     @staticmethod
     def forward(ctx: Any, a: Tensor, lower: bool) -> tuple:
         xp = array_module(a._array)
@@ -268,6 +275,8 @@ def _gaps(values: Tensor) -> Tensor:
 
 class Svd(Function):
     """(U, S, V^T) of A = U diag(S) V^T, without the columns that S has no value for."""
+
+    grad_name = "LinalgSvdBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -333,6 +342,8 @@ class Eigenvalues(Op):
 
 class Qr(Function):
     """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
+
+    grad_name = "LinalgQrBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:

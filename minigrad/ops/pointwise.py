@@ -206,6 +206,27 @@ def _may_share(a: Any, b: Any) -> bool:
     return not owned and array_module(b).may_share_memory(a, b)
 
 
+# torch's names of nodes that are not those of the lines.
+_NODES = {
+    "axpy": "AddBackward0",
+    "clamp": "ClampBackward1",
+    "clamp_above": "ClampBackward0",
+    "clamp_below": "ClampBackward0",
+    "clamp_between": "ClampBackward0",
+    "clamp_max": "ClampBackward1",
+    "clamp_min": "ClampBackward1",
+    "cube": "PowBackward0",
+    "div_floor": "DivBackward2",
+    "div_trunc": "DivBackward2",
+    "gelu_tanh": "GeluBackward0",
+    "log1p": "Log1PBackward0",
+    "logsigmoid": "LogSigmoidBackward0",
+    "prelu": "PreluKernelBackward0",
+    "softsign": "DivBackward0",
+    "square": "PowBackward0",
+}
+
+
 class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
@@ -218,7 +239,8 @@ class Pointwise:
         self.expr = expr
         self.into = dispatch.named("into", expr)  # as `kernels.launchers.relaunch` knows it
         self.name = expr.name
-        self.grad_name = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
+        own = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
+        self.grad_name = _NODES.get(expr.name, own)
         self.node: Any = None  # the class of its nodes, from the first
         self.masks = frozenset(i for i, a in enumerate(expr.args) if a in expr.masks)
         self.domain = expr.domain

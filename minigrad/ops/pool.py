@@ -60,6 +60,7 @@ class AvgPool2d(Op):
     """Mean over windows."""
 
     saves = ()
+    grad_name = "AvgPool2DBackward0"
 
     @staticmethod
     def forward(x: Any, **setting: Any) -> Any:

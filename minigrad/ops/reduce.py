@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -92,6 +93,12 @@ REDUCTIONS: dict[str, type[Reduce]] = {
     line.name: _operation(line) for line in TABLE.values() if line.gradient is not None
 }
 
+ALONG = REDUCTIONS | {
+    op.key: type(op.__name__, (op,), {"grad_name": f"{op.name}Backward1"})
+    for op in (REDUCTIONS["sum"], REDUCTIONS["mean"], REDUCTIONS["prod"])
+}
+"""The same over some axes, whose nodes torch calls otherwise."""
+
 
 NORMS: dict[str, Callable] = {}
 """Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.linalg`."""
@@ -100,7 +107,7 @@ NORMS: dict[str, Callable] = {}
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
     """x reduced over `dim` (all dimensions for None) with a line of the table."""
     axes = axes_of(dim, x._array.ndim)
-    op = REDUCTIONS.get(name)
+    op = (REDUCTIONS if axes is None else ALONG).get(name)
     if op is None:  # no gradient
         found = _again(name, x._array, axes, keepdim, dtype)
         if found is None:
@@ -220,7 +227,8 @@ def sum(
         target = array.dtype
     else:
         target = sum_dtype(input, dtype)
-    return REDUCTIONS["sum"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    op = (REDUCTIONS if axes is None else ALONG)["sum"]
+    return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()
@@ -243,7 +251,8 @@ def mean(
             f"complex dtype. Got: {name}"
         )
     axes = None if dim is None else axes_of(dim, input._array.ndim)
-    return REDUCTIONS["mean"].apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
+    op = (REDUCTIONS if axes is None else ALONG)["mean"]
+    return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
 
 @export()
@@ -419,6 +428,18 @@ def var(
     axis: Dims = None,
 ) -> Tensor:
     """Variance over `dim`, divided by N - correction (1 unless `unbiased=False`)."""
+    return _variance("var", input, dim, unbiased, keepdim, correction, axis)
+
+
+def _variance(
+    name: str,
+    input: Tensor,
+    dim: Any,
+    unbiased: bool,
+    keepdim: bool,
+    correction: float | None,
+    axis: Dims,
+) -> Tensor:
     if isinstance(dim, bool):  # torch's var(input, unbiased)
         dim, unbiased = None, dim
     dim = one_dim(dim, axis)
@@ -436,6 +457,13 @@ def var(
     count = input._array.size // (centre._array.size or 1)
     total = sum(POINTWISE["square"](input - centre), dim, keepdim)
     freedom = count - correction
+    if freedom <= 0:
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel).",
+            UserWarning,
+            stacklevel=5,  # the caller of the method or function
+        )
     return total / (freedom if freedom > 0 else 0)
 
 
@@ -454,7 +482,7 @@ def std(
         return rounded_once(
             lambda x: std(x, dim, unbiased, keepdim, correction=correction, axis=axis), input
         )
-    squared = var(input, dim, unbiased, keepdim, correction=correction, axis=axis)
+    squared = _variance("std", input, dim, unbiased, keepdim, correction, axis)
     if not (mode.enabled and squared.requires_grad):
         return POINTWISE["sqrt"](squared)
     constant = POINTWISE["eq"](squared.detach(), 0)

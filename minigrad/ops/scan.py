@@ -22,6 +22,7 @@ _MaxPair, _MinPair = map(values_and_indices, ("cummax", "cummin"))
 class CumSum(Op):
     """Running sum along a dimension."""
 
+    grad_name = "CumsumBackward0"
     saves = ()
 
     @staticmethod

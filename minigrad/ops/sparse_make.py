@@ -140,8 +140,8 @@ def from_dense(dense: Tensor, sparse_dim: Any, layout: Any) -> SparseTensor:
 
 @export(method=False)
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
+    indices: Any = None,
+    values: Any = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -154,7 +154,12 @@ def sparse_coo_tensor(
     (nnz, ...). Equal positions add up. size: by default just large enough.
 
     Gradients reach `values`; with `requires_grad` the result is a leaf of its own instead.
+    With a size alone the tensor has no elements.
     """
+    if values is None:
+        size = tuple(indices if size is None else size)
+        indices, values = functions.zeros(len(size), 0).long(), functions.zeros(0)
+        dtype = dtype or dtypes.get_default_dtype()
     return make_coo(indices, values, size, dtype, device, requires_grad, bool(is_coalesced))
 
 

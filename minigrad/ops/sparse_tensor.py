@@ -79,6 +79,11 @@ class SparseTensor(Tensor):
         """What torch saves of such a tensor."""
         raise NotImplementedError
 
+    # What minigrad.ops.sparse_algebra defines.
+
+    _where_both: Callable
+    _times_sparse: Callable
+
     def __deepcopy__(self, memo: dict) -> Any:
         return self._with(deepcopy(self._elements, memo))
 
@@ -233,6 +238,18 @@ class SparseTensor(Tensor):
     def double(self) -> Any:
         return self.to(dtypes.float64)
 
+    def half(self) -> Any:
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Any:
+        return self.to(dtypes.bfloat16)
+
+    def int(self) -> Any:
+        return self.to(dtypes.int32)
+
+    def long(self) -> Any:
+        return self.to(dtypes.int64)
+
     # --- conversions ---
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
@@ -253,7 +270,9 @@ class SparseTensor(Tensor):
 
     def _scaled(self, name: str, other: Any) -> Any:
         if isinstance(other, SparseTensor):
-            _refused(name, self, "two sparse tensors")
+            if name != "mul":
+                _refused(name, self, "two sparse tensors")
+            return self._where_both(name, other)
         if isinstance(other, Tensor) and other.ndim:
             if name != "mul" or other.shape != self._shape:
                 _refused(name, self, "a dense tensor")
@@ -309,7 +328,7 @@ class SparseTensor(Tensor):
         """This matrix times a dense one (columns, n): dense (rows, n)."""
         _check_matrix("mm", self)
         if isinstance(mat2, SparseTensor):
-            _refused("mm", self, "two sparse matrices")
+            return self._times_sparse(mat2)
         pattern = self._pattern()  # of a COO tensor that is not coalesced: it becomes so
         return SparseMM.apply(self._ordered(), mat2, pattern=pattern)
 

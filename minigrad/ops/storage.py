@@ -11,7 +11,7 @@ import numpy as np
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import attach
 from minigrad.backends import array_module
-from minigrad.backends.memory import root_of
+from minigrad.backends.memory import base_of, root_of
 from minigrad.ops import shape as shapes
 from minigrad.ops.inplace import check_writable
 from minigrad.ops.views import ViewOp
@@ -21,8 +21,8 @@ from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
 def storage_of(array: Any) -> Any:
     """The memory behind an array as a vector of its elements."""
     root = array
-    while isinstance(getattr(root, "base", None), type(root)) and root.base.dtype == root.dtype:
-        root = root.base
+    while (base := base_of(root)) is not None and base.dtype == root.dtype:
+        root = base
     if not root.flags.c_contiguous:
         root = root.T if root.flags.f_contiguous else array_module(root).ascontiguousarray(root)
     owner, start, stop = root_of(array)
@@ -180,6 +180,7 @@ class UntypedStorage:
     `data_ptr()` here. It can be looked at, not changed."""
 
     def __init__(self, array: Any) -> None:
+        self._array = array
         self._root, self._start, self._stop = root_of(array)
 
     def data_ptr(self) -> int:
@@ -251,7 +252,6 @@ class TypedStorage(UntypedStorage):
 
     def __init__(self, array: Any) -> None:
         super().__init__(array)
-        self._array = array
         self._elements = wrap(storage_of(array))
 
     @property
@@ -287,6 +287,46 @@ class TypedStorage(UntypedStorage):
 
     def _named(self) -> str:
         return f"TypedStorage(dtype={self.dtype}, device={self.device})"
+
+
+@export(function=False)
+def set_(
+    self: Tensor,
+    source: Any = None,
+    storage_offset: int = 0,
+    size: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+) -> Tensor:
+    """Use the memory of another tensor, or a part of a storage, from now on; without a source an
+    empty memory. Unlike torch's it does not make a storage larger: RuntimeError.
+
+    size: of a storage, by default all elements in a row; stride: by default those of rows.
+    """
+    if isinstance(source, UntypedStorage):
+        elements = storage_of(source._array).view(self._array.dtype)
+        shape = (elements.size - storage_offset,) if size is None else tuple(map(int, size))
+    elif source is None:
+        xp = array_module(self._array)
+        source = wrap(xp.empty(0, self._array.dtype))
+    elif source._array.dtype != self._array.dtype:
+        raise RuntimeError(
+            f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
+        )
+    if isinstance(source, Tensor):
+        self._counter = source._counter
+        if size is None:
+            self._array = source._array
+            return self
+        elements, shape = storage_of(source._array), tuple(map(int, size))
+    steps: Any = wrap(np.empty(shape, bool)).stride() if stride is None else tuple(map(int, stride))
+    last = storage_offset + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
+    if all(shape) and not 0 <= last < elements.size:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset "
+            f"{storage_offset} are out of bounds for storage of {elements.size} elements"
+        )
+    self._array = AsStrided.forward(elements, shape, steps, storage_offset)
+    return self
 
 
 @export(function=False)

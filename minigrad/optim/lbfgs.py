@@ -88,7 +88,7 @@ class LBFGS(Optimizer):
                 state["prev_flat_grad"] = grad.clone()
                 if slope > -group["tolerance_change"]:
                     break
-                before = loss
+                before = state["prev_loss"] = loss
                 if group["line_search_fn"] is not None:
                     point, left = (loss, grad, slope), group["max_eval"] - evaluations
                     found = self._search(closure, direction, length, point, left)

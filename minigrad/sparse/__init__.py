@@ -13,12 +13,14 @@ import minigrad
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad.creation import place
+from minigrad.ops.sparse import SampledMM
+from minigrad.ops.sparse_algebra import spdiags
 from minigrad.ops.sparse_make import make_coo
-from minigrad.ops.sparse_tensor import CooTensor, SparseTensor
+from minigrad.ops.sparse_tensor import CooTensor, CsrTensor, SparseTensor
 from minigrad.ops.sparse_tensor import total as sum
 from minigrad.tensor import Tensor, normalize_dim, wrap
 
-__all__ = ["addmm", "log_softmax", "mm", "softmax", "sum"]
+__all__ = ["addmm", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
 
 def mm(mat1: Any, mat2: Any) -> Tensor:
@@ -32,6 +34,22 @@ def addmm(mat: Tensor, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -
     """beta * mat + alpha * (mat1 @ mat2) for a sparse mat1."""
     product = mm(mat1, mat2)
     return (mat if beta == 1 else mat * beta) + (product if alpha == 1 else product * alpha)
+
+
+def sampled_addmm(
+    input: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> SparseTensor:
+    """beta * input + alpha * (mat1 @ mat2) at the positions of a sparse matrix in compressed
+    rows, which are all that is computed of the product (m, k) times (k, n)."""
+    if not isinstance(input, CsrTensor):
+        raise RuntimeError("sampled_addmm: expected a matrix in compressed rows (to_sparse_csr())")
+    if (mat1.shape[0], mat2.shape[1]) != tuple(input.shape) or mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"sampled_addmm: expected matrices whose product has shape {list(input.shape)}, got "
+            f"{list(mat1.shape)} and {list(mat2.shape)}"
+        )
+    found = SampledMM.apply(mat1, mat2.t().contiguous(), pattern=input._pattern())
+    return input._with(input._values() * beta + found * alpha)
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,12 @@ def checkpoint(
             )
     state = minigrad.get_rng_state() if preserve_rng_state else None
     if use_reentrant:
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn(
+                "None of the inputs have requires_grad=True. Gradients will be None",
+                UserWarning,
+                stacklevel=2,
+            )
         return _Checkpoint.apply(function, state, *args)
     first, second = context_fn()
     if not minigrad.is_grad_enabled():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from minigrad._names import namespace
@@ -60,10 +60,14 @@ def add_hook(
     hook: Callable[..., Any],
     *extra: OrderedDict[int, Any],
     prepend: bool = False,
+    marks: Sequence[OrderedDict[int, bool]] = (),
 ) -> RemovableHandle:
-    """Put `hook` last (or first) in `table`; the handle also removes it from the `extra` tables."""
-    handle = RemovableHandle(table, *extra)
+    """Put `hook` last (or first) in `table`; the handle also removes it from the `extra` tables.
+    marks: tables that say True of this hook's number, until it is removed."""
+    handle = RemovableHandle(table, *extra, *marks)
     table[handle.id] = hook
+    for mark in marks:
+        mark[handle.id] = True
     if prepend:
         table.move_to_end(handle.id, last=False)
     return handle

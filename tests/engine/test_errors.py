@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
+
 import pytest
 
 import minigrad as mg
@@ -357,3 +360,25 @@ def test_backend_context_restores_after_an_error():
         assert mg.backends.get() == "numpy"
         _ = 1 // 0
     assert mg.backends.get() == before and "numpy" in mg.backends.available()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.ones(1).std(),
+        lambda m: m.var(m.ones(1, 3), 0),
+        lambda m: m.ones(3).var(correction=3),
+        lambda m: m.tensor(m.ones(2)),
+        lambda m: m.utils.checkpoint.checkpoint(m.sin, m.ones(2), use_reentrant=True),
+    ],
+)
+def test_warnings_as_torch(call, torch):
+    said = []
+    for m in (mg, torch):
+        importlib.import_module(f"{m.__name__}.utils.checkpoint")
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            call(m)
+        said.append([(w.category, str(w.message)[:45]) for w in found])
+        assert found[0].filename == __file__ or m is torch
+    assert said[0] == said[1] and len(said[0]) == 1

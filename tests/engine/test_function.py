@@ -54,6 +54,21 @@ def test_first_and_second_derivatives():
     assert gradgradcheck(Exp.apply, x)
 
 
+def test_the_node_shows_what_it_saved(torch):
+    """Its printed name is that of torch's class, and `saved_tensors` is no method."""
+    for m in (mg, torch):
+
+        class Cube(m.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x**3
+
+        node = Cube.apply(m.ones(2, requires_grad=True)).grad_fn
+        assert node.saved_tensors[0].tolist() == [1, 1]
+        assert repr(node).startswith(f"<{m.__name__}.autograd.function.CubeBackward object at 0x")
+
+
 def test_setup_context_and_plain_arguments():
     x, w = inputs((3,), (3,))
     assert gradcheck(lambda x, w: Scaled.apply(x, w, 2.5), (x, w))

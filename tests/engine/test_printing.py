@@ -90,3 +90,17 @@ def test_options(torch):
 def test_str_and_numpy_free_fallback():
     assert str(mg.tensor([1.0])) == "tensor([1.])"
     assert f"{mg.ones(2)}" == "tensor([1., 1.])"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: m.empty(2, 3, device="meta"),
+        lambda m: m.empty(0, device="meta"),
+        lambda m: m.empty(2, dtype=m.int64, device="meta"),
+        lambda m: m.empty(2, 3, dtype=m.half, device="meta", requires_grad=True),
+        lambda m: m.nn.Linear(2, 3, dtype=m.float64, device="meta").weight,
+    ],
+)
+def test_tensors_without_data_as_torch(make, torch):
+    assert repr(make(mg)).replace("minigrad", "torch") == repr(make(torch))

@@ -411,8 +411,25 @@ def test_detach_in_place_and_set():
     assert np.shares_memory(z.numpy(), y.numpy()) and z.is_set_to(y)
     y.data = mg.zeros(2)
     assert y.tolist() == [0, 0] and z.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="tensor of type"):
+        z.set_(mg.zeros(2).long())
     with pytest.raises(TypeError, match="has to be a tensor"):
         y.data = 3
+
+
+def test_set_to_a_part_of_a_storage(torch):
+    for m in (mg, torch):
+        t = m.arange(6.0)
+        part = m.empty(0).set_(t.untyped_storage(), 1, (2, 2), (1, 2))
+        t[1] = 9
+        assert part.tolist() == [[9, 3], [2, 4]] and part.storage_offset() == 1
+        assert t.as_strided((2,), (2,), 3).storage_offset() == 3
+        assert t[1:].as_strided((2,), (2,), 3).untyped_storage().nbytes() == 24
+        assert m.empty(0).set_(t.untyped_storage()).tolist() == t.tolist()
+        assert m.empty(0).set_(t, 2, (3,)).tolist() == [2, 3, 4]
+        assert m.ones(2).set_().numel() == 0
+    with pytest.raises(RuntimeError, match="out of bounds"):  # torch grows the storage
+        mg.empty(0).set_(mg.arange(6.0), 4, (3,))
 
 
 PARTS = {

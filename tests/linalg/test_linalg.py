@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -80,6 +82,9 @@ def test_a_singular_matrix(a):
         linalg.inv(minigrad.zeros(2, 2))
     with pytest.raises(RuntimeError, match="linalg.cholesky"):
         linalg.cholesky(minigrad.tensor([[1.0, 2], [2, 1]]))
+    assert linalg.LinAlgError.__name__ == "_LinAlgError"  # as torch's is called
+    copied = pickle.loads(pickle.dumps(linalg.LinAlgError("why")))
+    assert isinstance(copied, linalg.LinAlgError) and str(copied) == "why"
     with pytest.raises(linalg.LinAlgError, match="NaN"):
         linalg.cholesky(minigrad.full((2, 2), np.nan))
     inverse, info = linalg.inv_ex(minigrad.zeros(2, 2))

@@ -18,6 +18,7 @@ def _way(**options):
 def test_the_backends_choose(rng):
     fused = "ScaledDotProductAttentionBackward0"
     assert _way() == fused
+    assert str(SDPBackend.MATH) == f"{SDPBackend.MATH}" == "SDPBackend.MATH"
     with sdpa_kernel(SDPBackend.MATH):
         assert _way() != fused
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):

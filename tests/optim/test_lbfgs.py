@@ -38,6 +38,7 @@ def test_trajectory_as_torch(torch, options):
     evaluations = [dict(o.state[o.param_groups[0]["params"][0]]) for *_, o in found]
     assert evaluations[0]["n_iter"] == evaluations[1]["n_iter"]
     assert evaluations[0]["func_evals"] == evaluations[1]["func_evals"]
+    assert evaluations[0]["prev_loss"] == pytest.approx(evaluations[1]["prev_loss"], rel=1e-7)
 
 
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])

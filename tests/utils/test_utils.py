@@ -218,7 +218,9 @@ def test_compile_and_script():
     layer = nn.Linear(2, 1)
     compiled = minigrad.compile(layer, mode="max-autotune")
     assert compiled._orig_mod is layer and compiled.weight is layer.weight
-    assert minigrad.jit.script(layer) is layer
+    assert minigrad.jit.script(layer) is minigrad.jit.trace(layer, minigrad.ones(2)) is layer
+    assert not minigrad.jit.is_scripting() and not minigrad.jit.is_tracing()
+    assert minigrad.jit.wait(minigrad.jit.fork(max, 2, 3)) == 3
     assert layer.share_memory() is layer
 
     @minigrad.compile(fullgraph=True)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook, every_call
 
 forward_pre_hooks, forward_hooks = Hooks(), Hooks()
+forward_hooks_with_kwargs, forward_hooks_always_called = Hooks(), Hooks()
 backward_pre_hooks, backward_hooks = Hooks(), Hooks()
 old_backward_hooks = Hooks()
 buffers, modules, parameters = Hooks(), Hooks(), Hooks()
 
 
-def _of_calls(table: Hooks, hook: Any, *extra: Hooks) -> RemovableHandle:
-    handle = add_hook(table, hook, every_call, *extra)
+def _of_calls(table: Hooks, hook: Any, *extra: Hooks, marks: Sequence[Any] = ()) -> RemovableHandle:
+    handle = add_hook(table, hook, every_call, *extra, marks=marks)
     for other in (every_call, *extra):
         other[handle.id] = hook
     return handle
@@ -23,7 +24,7 @@ def _of_calls(table: Hooks, hook: Any, *extra: Hooks) -> RemovableHandle:
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """``hook(module, args)`` before each module's `forward`, and before the module's own hooks."""
-    return _of_calls(forward_pre_hooks, (hook, False))
+    return _of_calls(forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -31,7 +32,9 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """``hook(module, args, output)`` after each module's `forward`, before the module's own
     hooks; see `Module.register_forward_hook`."""
-    return _of_calls(forward_hooks, (hook, with_kwargs, always_call))
+    marks = [forward_hooks_with_kwargs] if with_kwargs else []
+    marks += [forward_hooks_always_called] if always_call else []
+    return _of_calls(forward_hooks, hook, marks=marks)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -56,7 +59,7 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Deprecated in torch: `Module.register_backward_hook` of each module."""
     if backward_hooks:
         raise RuntimeError(_ONE_KIND)
-    return _of_calls(forward_hooks, (last_operation(hook), False, False), old_backward_hooks)
+    return _of_calls(forward_hooks, last_operation(hook), old_backward_hooks)
 
 
 def last_operation(hook: Callable[..., Any]) -> Callable[..., None]:

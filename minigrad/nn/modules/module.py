@@ -105,7 +105,10 @@ class Module(StateDictMixin):
             _non_persistent_buffers_set=set(),
             _modules={},
             _forward_pre_hooks=OrderedDict(),
+            _forward_pre_hooks_with_kwargs=OrderedDict(),
             _forward_hooks=OrderedDict(),
+            _forward_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks_always_called=OrderedDict(),
             _backward_pre_hooks=OrderedDict(),
             _backward_hooks=OrderedDict(),
             _state_dict_pre_hooks=OrderedDict(),
@@ -277,9 +280,10 @@ class Module(StateDictMixin):
         self.__dict__["forward"] = minigrad.compile(method, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        own = self._forward_pre_hooks
-        for hook, with_kwargs in [*_global_hooks.forward_pre_hooks.values(), *own.values()]:
-            if with_kwargs:
+        with_kwargs = self._forward_pre_hooks_with_kwargs
+        both = (*_global_hooks.forward_pre_hooks.items(), *self._forward_pre_hooks.items())
+        for number, hook in both:
+            if number in with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     if not (isinstance(changed, tuple) and len(changed) == 2):
@@ -298,20 +302,22 @@ class Module(StateDictMixin):
         return self._forward_and_hooks(args, kwargs)
 
     def _forward_and_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        own, result = self._forward_hooks, None
-        waiting = [*_global_hooks.forward_hooks.values(), *own.values()]
+        every, result = _global_hooks, None
+        waiting = [*every.forward_hooks.items(), *self._forward_hooks.items()]
+        with_kwargs = {*every.forward_hooks_with_kwargs, *self._forward_hooks_with_kwargs}
         try:
             result = self.forward(*args, **kwargs)
             while waiting:
-                hook, with_kwargs, _ = waiting.pop(0)
-                extra = (kwargs, result) if with_kwargs else (result,)
+                number, hook = waiting.pop(0)
+                extra = (kwargs, result) if number in with_kwargs else (result,)
                 changed = hook(self, args, *extra)
                 if changed is not None:
                     result = changed
         except Exception:
-            for hook, with_kwargs, always in waiting:
-                if always:
-                    hook(self, args, *((kwargs, result) if with_kwargs else (result,)))
+            always = {*every.forward_hooks_always_called, *self._forward_hooks_always_called}
+            for number, hook in waiting:
+                if number in always:
+                    hook(self, args, *((kwargs, result) if number in with_kwargs else (result,)))
             raise
         return result
 
@@ -319,7 +325,8 @@ class Module(StateDictMixin):
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """``hook(module, args)`` before `forward`; a returned value replaces the arguments."""
-        return add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend=prepend)
+        marks = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
+        return add_hook(self._forward_pre_hooks, hook, prepend=prepend, marks=marks)
 
     def register_forward_hook(
         self,
@@ -332,7 +339,9 @@ class Module(StateDictMixin):
         """``hook(module, args, output)`` after `forward`; a returned value replaces the output.
 
         With `always_call` also if `forward` or an earlier hook raises (`output` may be None)."""
-        return add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend=prepend)
+        marks = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        marks += [self._forward_hooks_always_called] if always_call else []
+        return add_hook(self._forward_hooks, hook, prepend=prepend, marks=marks)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False

@@ -337,13 +337,13 @@ def is_pruned(module: Module) -> bool:
     return any(
         isinstance(hook, BasePruningMethod)
         for part in module.modules()
-        for hook, _ in part._forward_pre_hooks.values()
+        for hook in part._forward_pre_hooks.values()
     )
 
 
 def _find(module: Module, name: str) -> tuple[int, Any] | None:
     """The number and the hook that prunes a parameter."""
-    for number, (hook, _) in module._forward_pre_hooks.items():
+    for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return number, hook
     return None

@@ -43,7 +43,7 @@ class WeightNorm:
 
 def find_hook(module: Module, kind: type, name: str) -> tuple[int, Any] | None:
     """The number and the hook of this kind for the parameter, if the module has one."""
-    for number, (hook, _) in module._forward_pre_hooks.items():
+    for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and getattr(hook, "name", None) == name:
             return number, hook
     return None

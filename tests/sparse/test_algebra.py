@@ -1,0 +1,126 @@
+"""Sparse tensors with each other: as torch has it, with gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad.autograd import gradcheck
+
+# A (5, 4), B (5, 4) and C (4, 6) are sparse, A not coalesced; d (3, 4) and (4, 2) are dense.
+OPERATIONS = {
+    "product": lambda m, A, B, C: A @ C,
+    "mm": lambda m, A, B, C: m.sparse.mm(A.t(), B),
+    "elementwise": lambda m, A, B, C: A * B,
+    "mul": lambda m, A, B, C: m.mul(A, A),
+    "cat": lambda m, A, B, C: m.cat([A, B, A]),
+    "cat of columns": lambda m, A, B, C: m.cat([A, B], 1),
+    "stack": lambda m, A, B, C: m.stack([A, B]),
+    "stack inside": lambda m, A, B, C: m.stack([A, B], 1),
+    "unsqueeze": lambda m, A, B, C: A.unsqueeze(-1),
+    "norm": lambda m, A, B, C: A.norm(),
+    "a function": lambda m, A, B, C: m.norm(B),
+    "power": lambda m, A, B, C: A**2,
+    "pow": lambda m, A, B, C: m.pow(B, 3),
+    "index_select": lambda m, A, B, C: A.index_select(0, m.tensor([3, 0, 3])),
+    "columns": lambda m, A, B, C: m.index_select(C, 1, m.tensor([5, 5, 1])),
+    "row": lambda m, A, B, C: A[1],
+    "last row": lambda m, A, B, C: A[-1],
+    "rows": lambda m, A, B, C: A[1:4] if m is minigrad else A.index_select(0, m.arange(1, 4)),
+    "element": lambda m, A, B, C: A[0, 2],
+    "zeros_like": lambda m, A, B, C: m.zeros_like(A),
+    "addmm": lambda m, A, B, C: m.addmm(m.ones(5, 3), A, m.ones(4, 3), beta=0.5, alpha=2),
+    "bmm": lambda m, A, B, C: m.bmm(m.stack([A, B]), m.arange(24.0).reshape(2, 4, 3)),
+    "empty": lambda m, A, B, C: m.sparse_coo_tensor((2, 3)) + m.sparse_coo_tensor(size=(2, 3)),
+    "half": lambda m, A, B, C: A.half().float(),
+    "long": lambda m, A, B, C: A.long().float(),
+    "spdiags": lambda m, A, B, C: m.sparse.spdiags(
+        m.arange(1.0, 13).reshape(3, 4), m.tensor([0, 2, -1]), (5, 4)
+    ),
+}
+OF_ROWS = ("product", "elementwise", "mul", "element", "addmm")
+SHAPES = {"A": (5, 4), "B": (5, 4), "C": (4, 6)}
+
+
+def operands(m, seed, leaves=False):
+    rng = np.random.default_rng(seed)
+    made = []
+    for shape in SHAPES.values():
+        places = np.stack([rng.integers(0, n, 9) for n in shape])
+        values = m.tensor(rng.standard_normal(9).astype(np.float32) * 3, requires_grad=leaves)
+        made.append(m.sparse_coo_tensor(m.tensor(places), values, shape))
+    return made
+
+
+def dense(t):
+    found = t.detach().to_dense() if hasattr(t, "to_dense") else t
+    return np.asarray(found.tolist())
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_as_torch(name, torch):
+    found = [OPERATIONS[name](m, *operands(m, 3)) for m in (minigrad, torch)]
+    assert str(found[0].layout) == str(found[1].layout).replace("torch", "minigrad")
+    np.testing.assert_allclose(dense(found[0]), dense(found[1]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_compressed_rows_as_torch(name, torch):
+    given = [[t.to_sparse_csr() for t in operands(m, 4)] for m in (minigrad, torch)]
+    found = [OPERATIONS[name](m, *t) for m, t in zip((minigrad, torch), given, strict=True)]
+    assert str(found[0].layout) == str(found[1].layout).replace("torch", "minigrad")
+    np.testing.assert_allclose(dense(found[0]), dense(found[1]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in OPERATIONS if n not in ("empty", "half", "long")])
+def test_gradients(name, rng):
+    places = [np.stack([rng.integers(0, n, 9) for n in shape]) for shape in SHAPES.values()]
+
+    def function(*values):
+        made = [
+            minigrad.sparse_coo_tensor(minigrad.from_numpy(p), v, s)
+            for p, v, s in zip(places, values, SHAPES.values(), strict=True)
+        ]
+        found = OPERATIONS[name](minigrad, *made)
+        return found.to_dense() + 0 * sum(v.sum() for v in values)
+
+    values = [minigrad.from_numpy(rng.standard_normal(9)).requires_grad_() for _ in SHAPES]
+    minigrad.set_default_dtype(minigrad.float64)
+    try:
+        assert gradcheck(function, values)
+    finally:
+        minigrad.set_default_dtype(minigrad.float32)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_product_at_some_positions(torch, rng):
+    a, b = rng.standard_normal((5, 3)), rng.standard_normal((3, 4))
+    found = []
+    for m in (minigrad, torch):
+        A = operands(m, 5)[0].coalesce().double().to_sparse_csr()
+        x, y = m.tensor(a), m.tensor(b)
+        found.append(dense(m.sparse.sampled_addmm(A, x, y, beta=0.5, alpha=2)))
+    np.testing.assert_allclose(*found)
+    x, y = (minigrad.from_numpy(t).requires_grad_() for t in (a, b))
+    A = operands(minigrad, 5)[0].coalesce().double().to_sparse_csr()
+    assert gradcheck(lambda x, y: minigrad.sparse.sampled_addmm(A, x, y).values(), (x, y))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda A, B, C: A @ B, RuntimeError, "cannot be multiplied"),
+        (lambda A, B, C: A * C, RuntimeError, "one shape"),
+        (lambda A, B, C: minigrad.cat([A, C]), RuntimeError, "match except in dimension 0"),
+        (lambda A, B, C: A.index_select(0, minigrad.tensor([5])), IndexError, "out of range"),
+        (lambda A, B, C: A[5], IndexError, "out of range"),
+        (lambda A, B, C: A / B, NotImplementedError, "two sparse tensors"),
+        (lambda A, B, C: minigrad.bmm(A.unsqueeze(0), minigrad.ones(1, 5, 2)), RuntimeError, "bmm"),
+        (lambda A, B, C: minigrad.sparse.sampled_addmm(A, A, A), RuntimeError, "compressed rows"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(*operands(minigrad, 6))
