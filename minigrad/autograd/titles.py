@@ -17,10 +17,10 @@ from minigrad.tensor import Tensor
 _OWN = """
     addbmm addmm addmv addr amax amin aminmax angle baddbmm block_diag bmm channel_shuffle cholesky
     cholesky_inverse cholesky_solve diag_embed dist dot erfinv fmax fmin frexp hardshrink i0
-    index_add index_copy index_reduce index_select kthvalue ldexp log_softmax logaddexp2 logsumexp
+    index_add index_copy index_reduce index_select kthvalue ldexp logaddexp2 logsumexp
     masked_scatter masked_select mode multi_margin_loss multilabel_margin_loss mv mvlgamma nansum
     narrow_copy pixel_shuffle pixel_unshuffle polar put renorm repeat roll rot90 scatter_add
-    scatter_reduce select_scatter sgn slice_scatter softmax softshrink sort std std_mean sub take
+    scatter_reduce select_scatter sgn slice_scatter softshrink sort std std_mean sub take
     topk trace tril triu unbind var var_mean vdot view_as_complex
 """
 # Others: a name; a pair, if the function has several results for one dimension, but one for all
@@ -88,36 +88,33 @@ def entitled(space: Mapping[str, Any]) -> dict[str, Callable]:
 
 def _entitled(function: Callable, title: Any) -> Callable:
     """A function whose results have nodes of a title. A node of an argument keeps its own."""
-    known: dict[type, type] = {}  # the titled classes of nodes, if all calls have one title
+    kinds: dict[tuple[type, str], type] = {}
 
-    def entitle(tensor: Any, name: str | None, given: list) -> None:
-        if not isinstance(tensor, Tensor) or tensor._node is None or name is None:
+    def entitle(tensor: Tensor, name: str | None, given: tuple, named: dict) -> None:
+        node = tensor._node
+        if node is None or name is None:
             return
-        kind = retitled(type(tensor._node), name)
-        if name is title:
-            known[type(tensor._node)] = kind
-        if not any(isinstance(a, Tensor) and a._node is tensor._node for a in given):
-            tensor._node.__class__ = kind
+        old = type(node)
+        kind = kinds.get((old, name))
+        if kind is None:
+            kind = kinds[old, name] = retitled(old, name)
+        if kind is old:
+            return
+        for argument in (*given, *named.values()) if named else given:
+            if isinstance(argument, Tensor) and argument._node is node:
+                return
+        node.__class__ = kind
 
     @functools.wraps(function)
     def _titling(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        if type(result) is Tensor and not kwargs:  # without a call for what was seen before
-            node = result._node
-            if node is None:
-                return result
-            kind = known.get(type(node))
-            if kind is not None:
-                for given in args:
-                    if isinstance(given, Tensor) and given._node is node:
-                        return result
-                node.__class__ = kind
-                return result
         several = isinstance(result, tuple)
         name = title[0 if several else 1] if type(title) is tuple else title
+        if callable(name):
+            name = name(*args, **kwargs)
         for tensor in result if several else (result,):
-            chosen = name(*args, **kwargs) if callable(name) else name
-            entitle(tensor, chosen, [*args, *kwargs.values()])
+            if isinstance(tensor, Tensor):
+                entitle(tensor, name, args, kwargs)
         return result
 
     return _titling
