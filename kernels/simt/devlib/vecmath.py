@@ -343,6 +343,18 @@ def remainder(x: V, y: V) -> V:
     return (x.bits() < 0).where(-result, result)
 
 
+def fmod(x: V, y: V) -> V:
+    """C's `fmod`. Each step takes a multiple of y off the rest, exactly: with a quotient of 53 bits
+    what is left has 24 bits again, and is 2^51 times smaller. Quotients have up to 277 bits."""
+    rest, step = x.abs().to_float(F64), y.abs().to_float(F64)
+    inverse = 1.0 / step
+    for _ in range(6):
+        rest = (-(rest * inverse).rint()).fma(step, rest)
+    rest = (rest < 0.0).where(rest + step, rest).to_float(F32)
+    whole = (y.abs() == INFINITY) & (x.abs() < INFINITY)
+    return whole.where(x, rest).with_sign_of(x)
+
+
 def tan(x: V) -> V:
     quadrant, r = _reduce_angle(x.abs())
     square = r * r
