@@ -86,7 +86,8 @@ def test_many_integers_near_each_other(torch, dtype, reach):
         x[0, :2] = low + shift, high + shift
         ours, theirs = m.from_numpy(x), torch.from_numpy(x)
         for descending in (False, True):
-            got, want = ours.sort(1, descending), theirs.sort(dim=1, descending=descending, stable=True)
+            got = ours.sort(1, descending)
+            want = theirs.sort(dim=1, descending=descending, stable=True)
             np.testing.assert_array_equal(got.values, want.values)
             np.testing.assert_array_equal(got.indices, want.indices)
         got = m.unique(ours, return_inverse=True, return_counts=True)
