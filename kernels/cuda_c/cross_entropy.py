@@ -7,8 +7,9 @@ from kernels.cuda_c.common import Kernel, family
 _kernel = family("cross_entropy.cu")
 
 
-def forward(acc_t: str, has_weight: bool, smooth: bool, rows: int) -> Kernel:
-    """kernel(logits, target, weight, ignore, smoothing, losses, lse), the same for all `rows`."""
+def forward(acc_t: str, has_weight: bool, smooth: bool, rows: int, trees: bool) -> Kernel:
+    """kernel(logits, target, weight, ignore, smoothing, losses, lse), with shuffles for all
+    `rows`."""
 
     def arguments(logits, *others):
         return logits, *others, *logits.shape

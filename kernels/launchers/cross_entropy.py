@@ -38,6 +38,7 @@ VERSIONS = {
 }
 BACKWARD = {"warp": "a warp per row", "split": "long rows: one or several blocks per row"}
 ROWS = 8  # warps, each with a row, of a block
+CPU_ROWS, SHORT_ROW = 16, 1024  # rows that a block takes together on a CPU, and their longest
 LONG_ROW = 4096  # classes that a GPU gives whole blocks
 LEAST_CLASSES = 1024  # of a row that a block takes where it is split
 
@@ -92,9 +93,10 @@ def _plan(dialect: Dialect, name: str, logits, target, weight, smooth: bool, ver
         plan = _plan_split_backward if backward else _plan_split
         run = plan(dialect, name, logits, flags, forced)
     else:
-        warps = warps_a_block(rows, ROWS, gpu) if gpu or backward else 1
-        kernels = dialect.cross_entropy
-        kernel = kernels.backward(*flags) if backward else kernels.forward(*flags, warps)
+        together = CPU_ROWS if rows >= CPU_ROWS and classes <= SHORT_ROW else 1
+        warps = warps_a_block(rows, ROWS, gpu) if gpu or backward else together
+        kernels, trees = dialect.cross_entropy, warps == 1 or not gpu
+        kernel = kernels.backward(*flags) if backward else kernels.forward(*flags, warps, trees)
         run = launcher(name, "warp", kernel, ceil_div(max(rows, 1), warps), (32, warps))
     return _Plan(run, compute_dtype(logits.dtype).type, empty((1,), logits.dtype, logits))
 

@@ -103,9 +103,11 @@ class Translator:
         return self.choice.format(c, a, b)
 
     def call_maximum(self, a: str, b: str, operator: str = ">") -> str:
-        if self.kind == "f":  # a NaN wins
-            return self.choice.format(f"({a} {operator} {b}) | ({a} != {a})", a, b)
-        return self.choice.format(f"{a} {operator} {b}", a, b)
+        if self.kind != "f":
+            return self.choice.format(f"{a} {operator} {b}", a, b)
+        # a NaN wins: of a by the comparison. The inner choice is one instruction on x86.
+        better = self.named(self.choice.format(f"{b} {operator} {a}", b, a))
+        return self.choice.format(f"{b} == {b}", better, b)
 
     def call_minimum(self, a: str, b: str) -> str:
         return self.call_maximum(a, b, "<")

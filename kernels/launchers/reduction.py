@@ -283,7 +283,10 @@ def _runs(groups: list[list], gpu: bool) -> list[tuple[int, int, int]]:
 
 
 def _tile(outer: int, inner: int, gpu: bool) -> tuple[int, int]:
-    """Width and height of the column kernel's block."""
+    """Width and height of the column kernel's block. On a CPU a row of threads is a vector, which
+    adds on without a tree; of what is left at the end of wide rows there should be little."""
+    if not gpu and inner >= 32:
+        return (64 if inner % 64 == 0 or inner >= 256 else 32), 1
     few = gpu and outer * ceil_div(inner, 128) < BLOCKS // 2
     return (32, 16) if inner <= 64 or few else (128, 4)
 

@@ -51,6 +51,7 @@ ROW_IN_SHARED = 4096
 LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
 LONG_COLUMN = 256  # rows along another axis that become rows of the last one, where they are few
 ROW_IN_REGISTERS = 256
+ROWS, SHORT_ROW = 16, 256  # rows that a block takes together on a CPU, and their longest
 
 
 def _rows(name: str, shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
@@ -166,6 +167,8 @@ def _forward(
         shuffles = dialect.softmax.shuffles_pay(gpu) and n <= ROW_IN_REGISTERS
         version = "warp" if shuffles else longer
         version = "strided" if inner > 1 else version
+        if version == "one_read" and not gpu and n <= SHORT_ROW and rows >= ROWS:
+            return version, dialect.softmax.several_rows(acc_t, log), (32, ROWS)
     _check_rows(name, version, n, inner)
     if version == "warp":
         held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()

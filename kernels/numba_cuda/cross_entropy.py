@@ -4,8 +4,8 @@ loss[r] = -sum_c q[r, c] log_softmax(logits)[r, c], with q = weight[c] * (smooth
 1 - smoothing at the target); rows whose target is `ignore_index` have q = 0. About 3 N C operations
 and N C exp; at least the logits read once, and in the backward written once.
 
-    warp   a warp per row: lanes along the classes, shuffles; no softmax is stored. A block of one
-           warp sums in shared memory, which the CPU does with vectors
+    warp   a warp per row: lanes along the classes, shuffles; no softmax is stored. On a CPU, and in
+           a block of one warp, sums in shared memory, which the CPU does with vectors
     split  long rows: one or several blocks per row write the sums of their parts, which a second
            launch merges
 """
@@ -15,41 +15,57 @@ from __future__ import annotations
 import functools
 import math
 
-from kernels.numba_cuda.small_block import tree_max, tree_sum
+from kernels.numba_cuda.small_block import row_maxima, row_sums
 from kernels.numba_cuda.softmax import LOWEST, steps, warp_max, warp_sum
 from kernels.simt import cuda
 
 
 @functools.cache
-def forward(acc_t, has_weight: bool, smooth: bool, rows: int):
-    """Block (32, rows), grid (row tiles,)."""
-    alone = rows == 1
+def forward(acc_t, has_weight: bool, smooth: bool, rows: int, trees: bool):
+    """Block (32, rows), grid (row tiles,). trees: sums in shared memory instead of shuffles."""
 
     @cuda.jit
     def cross_entropy_warp(logits, target, weight, ignore, smoothing, losses, lse):
-        partial = cuda.shared.array(32, acc_t)
-        lane, row = cuda.threadIdx.x, cuda.blockIdx.x
-        if not alone:
-            row = row * rows + cuda.threadIdx.y
-            if row >= logits.shape[0]:
-                return
+        tops = cuda.shared.array((rows, 32), acc_t)
+        totals = cuda.shared.array((rows, 32), acc_t)
+        norms = cuda.shared.array(rows, acc_t)
+        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
+        row = cuda.blockIdx.x * rows + warp
+        if trees:
+            row = min(row, logits.shape[0] - 1)  # the last one again
+        elif row >= logits.shape[0]:
+            return
         classes = logits.shape[1]
         top = acc_t(LOWEST)
         for c in range(lane, classes, 32):
             top = max(top, acc_t(logits[row, c]))
-        top = tree_max(top, partial) if alone else warp_max(top)
+        if trees:
+            row_maxima(top, tops)
+            top = tops[warp, 0]
+        else:
+            top = warp_max(top)
         total = acc_t(0)
         for c in range(lane, classes, 32):
             total += math.exp(acc_t(logits[row, c]) - top)
-        total = tree_sum(total, partial) if alone else warp_sum(total)
-        norm = top + math.log(total)
+        if trees:
+            row_sums(total, totals)
+            if warp == 0 and lane < rows:  # all logarithms at once
+                norms[lane] = tops[lane, 0] + math.log(totals[lane, 0])
+            cuda.syncthreads()
+            norm = norms[warp]
+        else:
+            norm = top + math.log(warp_sum(total))
         spread = acc_t(0)
         if smooth:
             for c in range(lane, classes, 32):
                 share = acc_t(weight[c]) if has_weight else acc_t(1)
                 if share != acc_t(0):
                     spread += share * (norm - acc_t(logits[row, c]))
-            spread = tree_sum(spread, partial) if alone else warp_sum(spread)
+            if trees:
+                row_sums(spread, totals)
+                spread = totals[warp, 0]
+            else:
+                spread = warp_sum(spread)
             spread *= smoothing / acc_t(classes)
         if lane == 0:
             lse[row] = norm

@@ -91,8 +91,11 @@ class _Python(Translator):
     def call_fmod(self, a: str, b: str) -> str:
         if self.kind == "f":
             return f"math.fmod({a}, {b})"
-        rest = self.named(f"{self.call_abs(a)} % {self.call_abs(b)}")
-        return rest if self.kind in "bu" else f"({rest} if {a} >= T(0) else -{rest})"
+        rest = self.named(f"{a} % {b}")
+        if self.kind in "bu":
+            return rest
+        other = f"({rest} != T(0)) & (({a} < T(0)) != ({b} < T(0)))"
+        return f"({rest} - {b} if {other} else {rest})"
 
 
 translate = _Python.translate

@@ -353,9 +353,9 @@ def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
             at = 0
             for i in range(1, length):
                 value = load(x[start + i * inner])
-                if wins(best, value):
-                    best = value
-                    at = i
+                better = wins(best, value)
+                best = value if better else best
+                at = i if better else at
             out[k] = at
 
     numbers = ["int64"] * 2

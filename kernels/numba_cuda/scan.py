@@ -181,15 +181,19 @@ def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Callable:
     return cuda.jit(signature(f.source, f.source, "int64", "int64"))(scan_columns)
 
 
-def _takes(combine: Callable) -> Callable:
+def _takes(line: str) -> Callable:
     """The device function that says whether b, which comes later, takes the place of a: if it wins
     or is equal, or is a NaN."""
 
     @cuda.jit(device=True)
-    def takes(a, b):
-        return (b != b) | (combine(a, b) == b)
+    def takes_the_maximum(a, b):
+        return (b >= a) | (b != b)
 
-    return takes
+    @cuda.jit(device=True)
+    def takes_the_minimum(a, b):
+        return (b <= a) | (b != b)
+
+    return {"argmax": takes_the_maximum, "argmin": takes_the_minimum}[line]
 
 
 @functools.cache
@@ -202,7 +206,7 @@ def extrema_rows_kernel(line: str, dtype: np.dtype, first: bool) -> Callable:
     `found`, (rows, segments).
     """
     f = functions(line, dtype, dtype, True, False)
-    load, takes, A, START, FIRST = f.load, _takes(f.combine), f.accumulator, f.start, first
+    load, takes, A, START, FIRST = f.load, _takes(line), f.accumulator, f.start, first
 
     def scan_extrema(x, positions, values, places, best, found, length, segment, segments):
         tops = cuda.shared.array(WARPS, A)
@@ -263,7 +267,7 @@ def extrema_offsets_kernel(line: str, dtype: np.dtype) -> Callable:
     """kernel(values, places, best, found, length, segment, segments): put into each segment the
     winner of those before it, as far as it stays."""
     f = functions(line, dtype, dtype, True, False)
-    load, takes = f.load, _takes(f.combine)
+    load, takes = f.load, _takes(line)
 
     def spread_extrema(values, places, best, found, length, segment, segments):
         row = cuda.blockIdx.x // segments
@@ -285,7 +289,7 @@ def extrema_offsets_kernel(line: str, dtype: np.dtype) -> Callable:
 def extrema_columns_kernel(line: str, dtype: np.dtype) -> Callable:
     """kernel(x, values, places, length, inner) over (outer, length, inner): a thread per column."""
     f = functions(line, dtype, dtype, True, False)
-    load, takes, A, START = f.load, _takes(f.combine), f.accumulator, f.start
+    load, takes, A, START = f.load, _takes(line), f.accumulator, f.start
 
     def scan_extrema_columns(x, values, places, length, inner):
         column = cuda.grid(1)

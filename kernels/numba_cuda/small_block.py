@@ -1,6 +1,7 @@
-"""Sums and maxima over a block of one warp, through shared memory.
+"""Sums and maxima over a block of one warp, or of a warp per row, through shared memory.
 
-On the CPU the steps of the tree are vector operations, ten times as fast as shuffles.
+On the CPU the steps of the tree are vector operations, ten times as fast as shuffles. Where several
+rows take each step together, no row waits for the one before it.
 """
 
 from __future__ import annotations
@@ -52,3 +53,49 @@ def tree_max(v, partial):
     top = max(partial[0], partial[1])
     cuda.syncthreads()
     return top
+
+
+@cuda.jit(device=True)
+def row_sums(v, partial):
+    """The sums over the warps of a block, to partial[warp, 0]; `partial` is shared, (warps, 32)."""
+    t, row = cuda.threadIdx.x, cuda.threadIdx.y
+    partial[row, t] = v
+    cuda.syncthreads()
+    if t < 16:
+        partial[row, t] += partial[row, t + 16]
+    cuda.syncthreads()
+    if t < 8:
+        partial[row, t] += partial[row, t + 8]
+    cuda.syncthreads()
+    if t < 4:
+        partial[row, t] += partial[row, t + 4]
+    cuda.syncthreads()
+    if t < 2:
+        partial[row, t] += partial[row, t + 2]
+    cuda.syncthreads()
+    if t < 1:
+        partial[row, t] += partial[row, t + 1]
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def row_maxima(v, partial):
+    """The maxima over the warps of a block, to partial[warp, 0]."""
+    t, row = cuda.threadIdx.x, cuda.threadIdx.y
+    partial[row, t] = v
+    cuda.syncthreads()
+    if t < 16:
+        partial[row, t] = max(partial[row, t], partial[row, t + 16])
+    cuda.syncthreads()
+    if t < 8:
+        partial[row, t] = max(partial[row, t], partial[row, t + 8])
+    cuda.syncthreads()
+    if t < 4:
+        partial[row, t] = max(partial[row, t], partial[row, t + 4])
+    cuda.syncthreads()
+    if t < 2:
+        partial[row, t] = max(partial[row, t], partial[row, t + 2])
+    cuda.syncthreads()
+    if t < 1:
+        partial[row, t] = max(partial[row, t], partial[row, t + 1])
+    cuda.syncthreads()

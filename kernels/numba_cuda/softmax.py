@@ -12,6 +12,7 @@ axis: contiguous for the last axis, else with a stride of `inner` elements.
                 a second launch merges them, and reads the row again for the result
 
 On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
+For short rows it has several warps, a row each.
 A row of all -inf, or with a NaN or +inf, becomes NaN, as in torch.
 """
 
@@ -21,8 +22,8 @@ import functools
 import math
 
 from kernels.launchers.common import SMALL_BLOCK
-from kernels.launchers.softmax import ROW_IN_SHARED
-from kernels.numba_cuda.small_block import tree_max, tree_sum
+from kernels.launchers.softmax import ROW_IN_SHARED, ROWS, SHORT_ROW
+from kernels.numba_cuda.small_block import row_maxima, row_sums, tree_max, tree_sum
 from kernels.simt import cuda
 
 FULL_WARP = 0xFFFFFFFF
@@ -212,6 +213,49 @@ def warp(acc_t, log: bool, held: int):
                 y[row, at] = (values[i] - top) - lse if log else values[i] * scale
 
     return softmax_warp
+
+
+@functools.cache
+def several_rows(acc_t, log: bool):
+    """Block (32, ROWS), n <= SHORT_ROW: as `one_read`, a warp per row. One of them takes all
+    logarithms."""
+
+    @cuda.jit
+    def softmax_several_rows(x, y):
+        values = cuda.shared.array((ROWS, SHORT_ROW), acc_t)
+        tops = cuda.shared.array((ROWS, 32), acc_t)
+        totals = cuda.shared.array((ROWS, 32), acc_t)
+        logs = cuda.shared.array(ROWS, acc_t)
+        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
+        row = min(cuda.blockIdx.x * ROWS + warp, x.shape[0] - 1)  # the last one again
+        n = x.shape[1]
+        top = acc_t(LOWEST)
+        for i in range(lane, n, 32):
+            v = acc_t(x[row, i])
+            values[warp, i] = v
+            top = max(top, v)
+        row_maxima(top, tops)
+        top = tops[warp, 0]
+        total = acc_t(0)
+        for i in range(lane, n, 32):
+            e = math.exp(values[warp, i] - top)
+            total += e
+            if not log:
+                values[warp, i] = e
+        row_sums(total, totals)
+        if log:
+            if warp == 0 and lane < ROWS:
+                logs[lane] = math.log(totals[lane, 0])
+            cuda.syncthreads()
+            lse = logs[warp]
+            for i in range(lane, n, 32):
+                y[row, i] = (values[warp, i] - tops[warp, 0]) - lse
+        else:
+            scale = acc_t(1) / totals[warp, 0]
+            for i in range(lane, n, 32):
+                y[row, i] = values[warp, i] * scale
+
+    return softmax_several_rows
 
 
 @functools.cache

@@ -12,9 +12,11 @@ _MANY = 1 << 12  # up to here `argmax` takes less time than a ufunc takes to beg
 
 def all_below(index: Any, size: int) -> bool:
     """Whether all integers of an array are in 0 .. size - 1."""
-    count = index.size
-    if not count:
+    if not index.size:
         return True
+    if 0 in index.strides:  # what is repeated is looked at once
+        index = index[tuple([slice(None, 1 if step == 0 else None) for step in index.strides])]
+    count = index.size
     unsigned = _UNSIGNED.get(index.dtype) if type(index) is np.ndarray else None
     if unsigned is None:
         return bool(index.min() >= 0 and index.max() < size)

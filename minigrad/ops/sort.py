@@ -29,7 +29,13 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     NaN counts as largest."""
     array = x._array
     whole = (slice(None),) * dim
-    if _packs(array):
+    packs = _packs(array)
+    near = _near(array) if array.shape[dim] > (_LONG_PACKED if packs else _LONG) else None
+    if near is not None:
+        keys = near.max() - near if descending else near
+        found = keys.argsort(dim, "stable")
+        return wrap(found if count is None else found[(*whole, slice(count))].copy())
+    if packs:
         found = _positions(np.sort(_packed(array, dim, descending), dim))
         return wrap(found if count is None else found[(*whole, slice(count))].copy())
     if descending:
@@ -44,8 +50,21 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     return wrap(found if found.flags.c_contiguous else xp.ascontiguousarray(found))
 
 
+def _near(array: Any) -> np.ndarray | None:
+    """Many integers as their distance from the least one, if 16 bits hold it: NumPy sorts such
+    numbers digit by digit, and tables take them as indices. None for others."""
+    if type(array) is not np.ndarray or array.dtype.kind not in "iu" or array.size <= _MANY:
+        return None
+    least = array.min()
+    if int(array.max()) - int(least) >= 1 << 16:
+        return None
+    unsigned = np.dtype(f"u{array.dtype.itemsize}")  # differences of which do not wrap
+    return (array.view(unsigned) - least.view(unsigned)).astype(np.uint16)
+
+
 _BACKWARDS = slice(None, None, -1)
 _MANY = 1000  # elements; fewer take longer to pack than to sort
+_LONG, _LONG_PACKED = 32, 256  # integers in a row; fewer take longer to count than to compare
 
 
 def _packs(array: Any) -> bool:
@@ -138,6 +157,13 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     array, xp = x._array, array_module(x._array)
     n = array.shape[dim]
     if _packs(array):
+        some = _contenders(array.ravel(), k, largest) if array.size == n else None
+        if some is not None:
+            row = wrap(array.ravel()[some])
+            many = k < some.size // 4
+            order = _extreme(row, k, 0, largest) if many else _order(row, 0, largest, k)
+            shape = [k if d == dim else 1 for d in range(array.ndim)]
+            return wrap(some[order._array].reshape(shape))
         rows = x.detach().movedim(dim, -1).contiguous()
         beyond = _beyond(rows._array, k, largest)
         if beyond is not None:
@@ -150,6 +176,23 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     found = wrap(part).narrow(dim, n - k if largest else 0, k)
     found = wrap(xp.sort(found._array, axis=dim))  # equal values keep their order
     return _picked(found, dim, _order(_picked(x.detach(), dim, found), dim, largest))
+
+
+def _contenders(row: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
+    """The positions of all elements that may be among the first k of a long row: those not behind
+    the k-th of the best ones of its parts. None where these are many."""
+    parts = row.size // _PART
+    if k > parts // 4:
+        return None
+    columns = row[: parts * _PART].reshape(_PART, parts)
+    best = columns.max(0) if largest else columns.min(0)
+    place = parts - k if largest else k - 1
+    limit = np.partition(best, place)[place]
+    found = np.flatnonzero(~(row < limit if largest else row > limit))  # NaN, the largest, too
+    return found if found.size < row.size // 4 else None
+
+
+_PART = 64  # elements of a row of which the best one is taken
 
 
 def _beyond(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
@@ -347,6 +390,12 @@ def unique(
     """The distinct values in order; optionally the index of each element in them, and their
     counts."""
     array = input.detach()._array
+    near = _near(array) if dim is None and axis is None else None
+    if near is not None:
+        parts = _distinct(array.min(), near)
+        asked = True, return_inverse, return_counts
+        found = tuple([wrap(part) for part, wanted in zip(parts, asked, strict=True) if wanted])
+        return found if len(found) > 1 else found[0]
     found = array_module(array).unique(
         array,
         return_inverse=return_inverse,
@@ -359,6 +408,15 @@ def unique(
     if return_inverse and dim is None and axis is None:
         parts[1] = parts[1].reshape(array.shape)
     return tuple(parts)
+
+
+def _distinct(least: Any, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of `least` + `near`: the distinct numbers, the index of each element in them, counts."""
+    counts = np.bincount(near.ravel())
+    found = np.flatnonzero(counts)
+    places = np.zeros(counts.size, np.int64)
+    places[found] = np.arange(found.size)
+    return found.astype(least.dtype) + least, places[near], counts[found]
 
 
 @export(method=False)

@@ -70,3 +70,56 @@ def test_one_hot_of_any_shape(torch):
         found = m.nn.functional.one_hot(m.tensor(x), 5).numpy()
         expected = torch.nn.functional.one_hot(torch.tensor(x), 5).numpy()
         np.testing.assert_array_equal(found, expected)
+
+
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("reach", [100, 40_000, 1 << 20])
+def test_many_integers_near_each_other(torch, dtype, reach):
+    """Those within 2^16 are sorted digit by digit, and counted."""
+    rng, ends = np.random.default_rng(SEED), np.iinfo(dtype)
+    low, high = max(ends.min, -reach), min(ends.max, reach)
+    for shift in {0, ends.min - low, ends.max - high}:
+        x = (rng.integers(low, high, (3, 700)) + shift).astype(dtype)
+        x[0, :2] = low + shift, high + shift
+        ours, theirs = m.from_numpy(x), torch.from_numpy(x)
+        for descending in (False, True):
+            got = ours.sort(1, descending)
+            want = theirs.sort(dim=1, descending=descending, stable=True)
+            np.testing.assert_array_equal(got.values, want.values)
+            np.testing.assert_array_equal(got.indices, want.indices)
+        got = m.unique(ours, return_inverse=True, return_counts=True)
+        want = torch.unique(theirs, return_inverse=True, return_counts=True)
+        for mine, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(mine, other)
+            assert str(mine.dtype).rpartition(".")[2] == str(other.dtype).rpartition(".")[2]
+        np.testing.assert_array_equal(m.unique(ours), want[0])
+        inverse = m.unique(ours.t(), return_inverse=True)[1]
+        np.testing.assert_array_equal(inverse, want[1].T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("kind", ["distinct", "equal", "few", "sorted", "nan"])
+def test_the_first_ones_of_a_long_row(torch, dtype, kind):
+    rng = np.random.default_rng(SEED)
+    x = rng.permutation(20_011).astype(dtype)
+    if kind == "equal":
+        x[:] = 3
+    elif kind == "few":
+        x %= 7
+    elif kind == "sorted":
+        x.sort()
+    elif dtype == "float32" and kind == "nan":
+        x[rng.integers(0, x.size, 40)] = np.nan
+        x[5], x[6] = np.inf, -np.inf
+    for k in (1, 2, 30, 60, 400):
+        for largest in (True, False):
+            for array, dim in ((x, 0), (x[None], 1), (x[:, None], 0)):
+                got = m.from_numpy(array).topk(k, dim, largest)
+                want = torch.from_numpy(array).topk(k, dim, largest)
+                np.testing.assert_array_equal(got.values, want.values)
+                places = got.indices.numpy()
+                np.testing.assert_array_equal(np.take_along_axis(array, places, dim), want.values)
+                assert len(set(places.ravel().tolist())) == k

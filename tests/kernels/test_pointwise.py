@@ -195,3 +195,12 @@ def test_trace_and_errors(rng):
     record = np.zeros(4, [("x", "f4"), ("y", "i1")])
     with pytest.raises(ValueError, match="no multiples of the item size"):
         kernels.exp(record["x"], backend="numba")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_fmod_of_the_lowest_numbers(dtype):
+    """Their absolute values do not fit their type."""
+    low = np.iinfo(dtype).min
+    a, b = np.array([[low, -8, 5, low, low], [-58, low, low, low, 3]], dtype)
+    rest = [abs(x) % abs(y) * (1 - 2 * (x < 0)) for x, y in zip(a.tolist(), b.tolist())]
+    assert numba_cuda.pointwise(TABLE["fmod"], a, b).tolist() == rest

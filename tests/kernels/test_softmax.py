@@ -81,6 +81,19 @@ def test_extremes(device, version, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_short_rows(device, name, dtype, rng):
+    """Those that a CPU takes several at a time of, and what is left of the last block."""
+    for rows, n in ((16, 1), (17, 10), (31, 32), (16, 33), (40, 256), (20, 257)):
+        x = normal(rng, (rows, n), dtype)
+        check(device, name, x)
+        x[1], x[2, n // 2], x[rows - 1, 0] = -np.inf, np.nan, np.inf
+        y = get(getattr(kernels, name)(put(x, device), backend="numba"))
+        absent = [1, 2, rows - 1]
+        assert np.isnan(y[absent]).all() and not np.isnan(np.delete(y, absent, 0)).any()
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("version", BACKWARD)
 def test_backward(device, version, name, rng):
     for n in (1, 10, 33, 257, 1025):

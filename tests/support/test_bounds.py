@@ -24,3 +24,10 @@ def test_bounds_of_all_integers(dtype):
         for wrong in (-1, np.iinfo(dtype).min):
             index[1, 2] = wrong
             assert not all_below(index, 100)
+
+
+def test_what_is_repeated_counts_once():
+    index = np.broadcast_to(np.array([[3], [7]]), (2, 5))
+    assert all_below(index, 8) and not all_below(index, 7)
+    assert all_below(np.broadcast_to(np.int64(2), (4, 4)), 3)
+    assert all_below(np.broadcast_to(np.int64(9), (0, 4)), 3)

@@ -45,10 +45,13 @@ _TANH = (-0.33333275345548335, 0.13331263521463724, -0.05372456663160102, 0.0205
 _ERF = (0.1283791670623609, -0.3761263847599132, 0.11283782622062184, -0.026865438310515116,
         0.005221053412537675, -0.0008484396550601893, 0.00011268253894199437,
         -9.673590811750782e-06)  # fmt: skip
-# log(erfc(t)) on 1 <= t <= 3.95
-_LOG_ERFC = (0.00019127943824518828, -1.1295929891059728, -0.633192356133574,
-             -0.10844693538042699, 0.02522542571841433, -0.004210669754717614,
-             0.00044251805933164873, -2.178272874017982e-05)  # fmt: skip
+# log2(erfc(t)) on 1 <= t <= 3.95
+_LOG2_ERFC = (0.00027595789698035985, -1.6296582036061278, -0.9135034721227057,
+              -0.15645585587294789, 0.03639259658826927, -0.00607471237395225,
+              0.0006384186097015777, -3.1425834730486926e-05)  # fmt: skip
+# (2^r - 1) / r on |r| <= 1/2, for what is subtracted from 1: relative error 2^-23
+_EXP2_SHORT = (0.693146855941691, 0.24022238002741136, 0.05550892952451221, 0.00967169793839855,
+               0.0013218672481610226)  # fmt: skip
 # (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 in r^2 <= (pi / 4)^2
 _SIN = (-0.1666666664093631, 0.008333329327156696, -0.00019839319768576792, 2.718191240401333e-06)
 _COS = (
@@ -224,7 +227,10 @@ def erf(x: V) -> V:
     size = x.abs()
     small = polynomial(x * x, _ERF) * x + x
     bounded = _clamp(size, 0.0, 3.95)
-    large = 1.0 - _exp_bounded(polynomial(bounded, _LOG_ERFC))
+    exponent = polynomial(bounded, _LOG2_ERFC)
+    n = exponent.rint()
+    r = exponent - n
+    large = 1.0 - (polynomial(r, _EXP2_SHORT) * r + 1.0) * _power_of_two(n.to_int(I32))
     return _or_nan(x, (size < 1.0).where(small, large.with_sign_of(x)))
 
 
@@ -335,6 +341,18 @@ def remainder(x: V, y: V) -> V:
     nearest = (less + less < step).where(less, less - step)
     result = (rest + rest <= step).where(rest, nearest)
     return (x.bits() < 0).where(-result, result)
+
+
+def fmod(x: V, y: V) -> V:
+    """C's `fmod`. Each step takes a multiple of y off the rest, exactly: with a quotient of 53 bits
+    what is left has 24 bits again, and is 2^51 times smaller. Quotients have up to 277 bits."""
+    rest, step = x.abs().to_float(F64), y.abs().to_float(F64)
+    inverse = 1.0 / step
+    for _ in range(6):
+        rest = (-(rest * inverse).rint()).fma(step, rest)
+    rest = (rest < 0.0).where(rest + step, rest).to_float(F32)
+    whole = (y.abs() == INFINITY) & (x.abs() < INFINITY)
+    return whole.where(x, rest).with_sign_of(x)
 
 
 def tan(x: V) -> V:

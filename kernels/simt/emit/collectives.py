@@ -193,10 +193,12 @@ def _shuffle_down(printer: Printer, item: CollectivePoint) -> None:
     writer.line(f"_delta = _min(_max({printer.expressions.text(stmt.args[2])}, 0), {WARP_SIZE})")
     first, last = printer.plan.spans.get(item.mask, (0, printer.program.threads))
     masked = item.mask and item.mask not in printer.plan.spans
+    end = printer.plan.collectives[item].lanes
+    border = f"{WARP_SIZE} - _delta" if end == WARP_SIZE else f"_min({WARP_SIZE} - _delta, {end})"
     with writer.block(f"for _warp in range({first}, {last}, {WARP_SIZE}):"):
         for lanes, source in (
-            (f"{WARP_SIZE} - _delta", "_warp + _tx + _delta"),
-            (f"{WARP_SIZE} - _delta, {WARP_SIZE}", "_warp + _tx"),
+            (border, "_warp + _tx + _delta"),
+            (f"{border}, {end}", "_warp + _tx"),
         ):
             with writer.block(f"for _tx in range({lanes}):"):
                 if masked:

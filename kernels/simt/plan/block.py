@@ -14,6 +14,7 @@ from kernels.simt.frontend import calls
 from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
 from kernels.simt.plan import collectives
+from kernels.simt.plan.demand import demanded_lanes
 from kernels.simt.plan.indices import mark_unsigned
 from kernels.simt.plan.interleaving import Interleaver
 from kernels.simt.plan.layout import Layout
@@ -66,9 +67,11 @@ def plan_block(
         return None
     points = [item for item in walk(items) if isinstance(item, CollectivePoint)]
     met = {point: collectives.plan(program, facts, storage, point) for point in points}
-    spans = known_spans(
-        program, items, regions.rows.affine(facts, program.block[0]).definitions, met
-    )
+    definitions = regions.rows.affine(facts, program.block[0]).definitions
+    spans = known_spans(program, items, definitions, met)
+    lanes = demanded_lanes(program, items, storage, regions.variables, definitions, met)
+    for point in met.keys() & lanes.keys():
+        met[point].lanes = lanes[point]
     ahead = {point.stmt.args[1].id for point, plan in met.items() if plan.reads_ahead}
     copies = interleaver.copies() if interleaver else {}
     edges = interleaver.edges if interleaver else set()
@@ -88,6 +91,8 @@ def plan_block(
             region: _region_plan(
                 regions, layout, region, versions, region in edges, spans.get(region.mask)
             )
+            if region not in lanes
+            else _first_lanes(regions, layout, versions, lanes[region])
             for region, versions in regions.versions.items()
         },
         inputs={
@@ -139,6 +144,17 @@ def _region_plan(
     if edge.lanes < regions.program.threads and _has_whole_rows(edge, inside):
         return RegionPlan(row_version(regions, layout, rows, None), masked)
     return RegionPlan(edge, masked, inside, versions.checks)
+
+
+def _first_lanes(
+    regions: RegionPlanner, layout: Layout, versions: Versions, lanes: int
+) -> RegionPlan:
+    """The version of a region for the first lanes of each row."""
+    rows = versions.rows
+    if rows is None or rows.plan.interchanged or rows.plan.rows > 1:
+        rows = versions.each_thread
+    assert rows is not None
+    return RegionPlan(row_version(regions, layout, rows, None, span=(0, lanes)), None)
 
 
 def _has_whole_rows(edge: RowVersion, inside: RowVersion) -> bool:

@@ -19,6 +19,7 @@ from numba.core import types
 from kernels.simt.analysis.affine import Clip
 from kernels.simt.ir.nodes import call, load, names
 from kernels.simt.ir.program import Program
+from kernels.simt.ir.stubs import WARP_SIZE
 from kernels.simt.transforms.fission import (
     CollectivePoint,
     Item,
@@ -160,6 +161,7 @@ class CollectivePlan:
     members: Inputs  # what the member mask of the check is computed from
     inputs: Inputs  # what a shuffle's source lane is computed from
     reads_ahead: bool  # the same distance in every thread, of full warps
+    lanes: int = WARP_SIZE  # the first ones of each warp, whose results are needed
 
 
 # -- memory ------------------------------------------------------------------------------------

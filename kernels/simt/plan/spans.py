@@ -59,16 +59,23 @@ def _needs_no_mask(
 
 def _span(test: ast.expr, threads: int, definitions: Mapping[str, ast.expr]) -> Span | None:
     """The threads of a block for which `test` holds, if they follow one another."""
+    taken = threads_of(test, threads, definitions)
+    if not taken or taken != list(range(taken[0], taken[-1] + 1)):
+        return None
+    return taken[0], taken[-1] + 1
+
+
+def threads_of(
+    test: ast.expr, threads: int, definitions: Mapping[str, ast.expr]
+) -> list[int] | None:
+    """The values of `_tx` below `threads` for which `test` holds; None where it depends on more."""
     code = _code(test, definitions)
     if code is None:
         return None
     try:
-        taken = [tx for tx in range(threads) if eval(code, {"__builtins__": {}, "_tx": tx})]
+        return [tx for tx in range(threads) if eval(code, {"__builtins__": {}, "_tx": tx})]
     except ZeroDivisionError:
         return None
-    if not taken or taken != list(range(taken[0], taken[-1] + 1)):
-        return None
-    return taken[0], taken[-1] + 1
 
 
 def _code(test: ast.expr, definitions: Mapping[str, ast.expr]) -> CodeType | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kernels.simt.analysis.affine import Affine
+from kernels.simt.analysis.affine import Affine, Clip
+from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import PartIf, defined, expressions, names, statements
@@ -152,6 +153,10 @@ class _ThreadLoops:
         inside = [*before, *own]
         first, end = self._span()
         part, whole = self.loop(region, inside), None
+        bounds = _constant_bounds(clip, first, end)
+        if bounds is not None:
+            part = replace(part, first=bounds[0], last=bounds[1])
+            clip = replace(clip, low=[], high=[])
         if clip.low or clip.high:
             if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(last, inside):
                 whole = part
@@ -221,3 +226,25 @@ class _ThreadLoops:
         local = self.known | set(rematerialised)
         of_threads = {n: s for n, s in rematerialised.items() if n not in self.plan.facts.scalars}
         return Inputs.of(reads, of_threads, self.spilled, local)
+
+
+def _constant_bounds(clip: Clip, first: str, end: str) -> tuple[str, str] | None:
+    """Where a clipped loop begins and ends, if that is the same for all rows."""
+    low, high = ([_number(bound) for bound in bounds] for bounds in (clip.low, clip.high))
+    if not (first.isdigit() and end.isdigit()) or None in low or None in high:
+        return None
+    begin = max(int(first), *low, 0)
+    return str(begin), str(max(begin, min([int(end), *high])))
+
+
+def _number(expr: ast.expr) -> int | None:
+    """The value of sums and differences of integers that the source spells."""
+    if isinstance(expr, ast.UnaryOp) and isinstance(expr.op, ast.USub):
+        inner = _number(expr.operand)
+        return None if inner is None else -inner
+    if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Add | ast.Sub):
+        left, right = _number(expr.left), _number(expr.right)
+        if left is None or right is None:
+            return None
+        return left + right if isinstance(expr.op, ast.Add) else left - right
+    return constant(expr)

@@ -14,6 +14,7 @@ from typing import Any
 
 from numba.core import types
 
+from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts, Site, exposure, has_loads, is_pure_call
 from kernels.simt.ir.nodes import names
 from kernels.simt.ir.program import Program
@@ -126,6 +127,8 @@ def _rematerialisable(
     kind = kinds.get(name)
     if _fits(kind) and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
         return None
+    if _fits(kind) and any(_divides(facts, node) for node in ast.walk(stmt.value)):
+        return None
     for node in ast.walk(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
@@ -137,6 +140,14 @@ def _rematerialisable(
         if len(facts.defs[other]) != 1 or not stays(facts, other, sites[0]):
             return None
     return stmt
+
+
+def _divides(facts: Facts, node: ast.AST) -> bool:
+    """Whether each thread divides a number of its own by one that only the launch knows, which
+    takes longer than a load."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv | ast.Mod):
+        return False
+    return constant(node.right) is None and facts.is_varying(node)
 
 
 def _fits(kind: types.Type | None) -> bool:

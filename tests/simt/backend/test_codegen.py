@@ -50,6 +50,20 @@ def test_threads_are_taken_to_be_independent(optimised):
     assert "vector.memcheck" not in optimised[0]
 
 
+def test_small_integers_are_divided_as_vectors(optimised):
+    @cuda.jit
+    def divide(a, b, out):
+        i = cuda.grid(1)
+        if i < a.size:
+            out[i] = a[i] // b[i]
+
+    a = np.arange(-500, 500, dtype=np.int32)
+    b, out = a % 13 - 6, np.zeros_like(a)
+    divide[4, 256](a, b, out)
+    np.testing.assert_array_equal(out, np.where(b == 0, 0, a // np.where(b == 0, 1, b)))
+    assert re.search(r"= fdiv .*<\d+ x double>", optimised[0])
+
+
 def test_rows_with_branches_are_not_copied(optimised, monkeypatch):
     def sums():
         @cuda.jit

@@ -152,7 +152,7 @@ def test_products_through_tables_sum_in_registers(listings):
     assert not any(stores for _, stores in loops)
 
 
-@pytest.mark.parametrize("name", ["softmax_one_read", "reduce_rows_by_warp", "pointwise_tanh"])
+@pytest.mark.parametrize("name", ["softmax_several_rows", "reduce_rows_by_warp", "pointwise_tanh"])
 def test_rows_are_vectors(listings, name):
     other, texts = listings
     vectors, scalars = (len(re.findall(p, texts[name])) for p in (other.vector, other.scalar))

@@ -232,6 +232,28 @@ def test_remainders_are_exact(dtype):
     assert run(dtype(1), dtype(math.inf)) == 1
 
 
+@numba.njit
+def fmod_loop(x, y, out):
+    for i in range(x.size):
+        out[i] = registry.fmod(x[i], y[i])
+
+
+def test_fmod_is_exact_for_all_exponents():
+    rng = np.random.default_rng(SEED)
+    x, y = rng.integers(0, 2**32, (2, 200_000), dtype=np.uint64).astype(np.uint32)
+    y[:50_000] &= 0x807FFFFF  # subnormal divisors: quotients of up to 277 bits
+    special = [0, -0.0, 1, -1, 1.5, 1e-45, -3e38, math.inf, -math.inf, math.nan]
+    pairs = np.stack([g.ravel() for g in np.meshgrid(*[np.array(special, np.float32)] * 2)])
+    x, y = np.concatenate([np.stack([x, y]).view(np.float32), pairs], 1)
+    got = np.empty_like(x)
+    fmod_loop(x, y, got)
+    with np.errstate(invalid="ignore"):
+        exact = np.fmod(x, y)
+    np.testing.assert_array_equal(got, exact)
+    known = ~np.isnan(exact)
+    assert (np.signbit(got) == np.signbit(exact))[known].all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sine_and_cosine_of_pi_x(dtype):
     rng = np.random.default_rng(SEED)

@@ -78,7 +78,7 @@ def test_division_and_modulo(jit):
     assert out.tolist() == [-3.5, -4, 1, -4, 0.5, -3.75, -399]
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint32, np.uint64])
 def test_quotients_of_integers_are_rounded_down(dtype):
     @cuda.jit
     def kernel(a, b, out):
@@ -90,8 +90,9 @@ def test_quotients_of_integers_are_rounded_down(dtype):
             out[3, i] = a[i] % dtype(7)
 
     ends = np.iinfo(dtype)
-    values = [0, 1, 2, 3, 7, 8, ends.max] + [-1, -2, -7, -8, ends.min + 1] * (ends.min < 0)
-    pairs = [(x, y) for x in values for y in values]
+    values = [0, 1, 2, 3, 7, 8, ends.max - 1, ends.max]
+    values += [-1, -2, -7, -8, ends.min, ends.min + 1] * (ends.min < 0)
+    pairs = [(x, y) for x in values for y in values if (x, y) != (ends.min, -1)]
     a, b = np.array(pairs, dtype).T.copy()
     out = np.zeros((4, a.size), dtype)
     kernel[1, 256](a, b, out)
@@ -99,6 +100,21 @@ def test_quotients_of_integers_are_rounded_down(dtype):
     assert out[1].tolist() == [x % y if y else 0 for x, y in pairs]
     assert out[2].tolist() == [x // 7 for x, _ in pairs]
     assert out[3].tolist() == [x % 7 for x, _ in pairs]
+
+
+def test_the_quotient_of_narrow_numbers_has_the_width_of_its_type():
+    """The lowest int32 divided by -1, which is no int32, in an int64; in int64 it wraps."""
+
+    @cuda.jit
+    def kernel(a, b, c, d, out):
+        out[0], out[1] = a[0] // b[0], a[0] % b[0]
+        out[2], out[3] = c[0] // d[0], c[0] % d[0]
+
+    out = np.ones(4, np.int64)
+    minus = -1
+    numbers = [np.array([x], t) for t in (np.int32, np.int64) for x in (np.iinfo(t).min, minus)]
+    kernel[1, 1](*numbers, out)
+    assert out.tolist() == [2**31, 0, -(2**63), 0]
 
 
 def test_division_by_zero_is_infinite():

@@ -55,6 +55,23 @@ def kernel(x, out, n, q):
     assert "i" in plan.rematerialised
 
 
+def test_a_thread_divides_its_number_once():
+    """A division of what all threads share is done once anyway, and one by 8 costs little."""
+    text = """
+def kernel(x, out, n, q):
+    t = cuda.threadIdx.x
+    own = t // n
+    shared = q // n + t
+    eighth = t // 8
+    a = x[t]
+    cuda.syncthreads()
+    out[t, 0] = a + own + shared + eighth
+"""
+    _, _, plan = planned(programs.normal_form(text))
+    assert plan.spilled == {"a", "own"}
+    assert {"shared", "eighth"} <= set(plan.rematerialised)
+
+
 @pytest.mark.parametrize("kind", ["spilled", "rematerialised"])
 def test_a_variable_left_out_of_the_plan_is_found(kind, monkeypatch):
     def leave_out(*args):
