@@ -15,7 +15,7 @@ from typing import Any
 from numba.core import types
 
 from kernels.simt.analysis.uniformity import Facts, Site, exposure, has_loads, is_pure_call
-from kernels.simt.ir.nodes import names
+from kernels.simt.ir.nodes import names, nodes_in
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -126,7 +126,7 @@ def _rematerialisable(
     kind = kinds.get(name)
     if _fits(kind) and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
         return None
-    for node in ast.walk(stmt.value):
+    for node in nodes_in(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
     if reads_memory(program, stmt.value, kind):
