@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +30,9 @@ from kernels.support import cache, forks, isolation, processor, thread_pool
 _MOST = 3  # children at a time
 _LIBRARIES = (__name__, "multiprocessing.popen_fork", "subprocess")  # wait for their own children
 _SECONDS = 300  # after which a child ends: it compiles on a slow machine, or waits in vain
+_BUSY, _IDLE = b"minigrad busy", b"minigrad idle"  # names of a child that has compiled something
+_SET_NAME = 15  # of prctl: PR_SET_NAME
+_MOMENT = 0.1  # seconds
 
 #: What a child begins with: it sees to it that launches from now on compile only, and that `leave`
 #: is called in the end. None: nobody knows what comes next.
@@ -68,7 +73,11 @@ def compiling(path: Path) -> Iterator[None]:
         if not mine:
             raise Busy
         compiled += 1
-        yield
+        _call_this(_BUSY)
+        try:
+            yield
+        finally:
+            _call_this(_IDLE)
 
 
 @contextlib.contextmanager
@@ -96,8 +105,14 @@ def room() -> int:
 def start() -> bool:
     """Fork a child, if there may be something for it to do and a core to do it on. True in it."""
     _reap()
-    if len(_children) >= room() or _would_be_noticed():
+    if _would_be_noticed():
         return False
+    end = time.monotonic() + _MOMENT
+    while len(_children) >= room():
+        if not any(map(_may_end, _children)) or time.monotonic() > end:
+            return False
+        time.sleep(_MOMENT / 100)
+        _reap()
     if "mpi4py.MPI" in sys.modules or forks.others() or not may_begin():
         return False  # MPI's network may use memory that a fork moves
     with _numba_is_idle() as idle, contextlib.suppress(Exception):  # what forbids or hinders a fork
@@ -153,6 +168,21 @@ def _numba_is_idle() -> Iterator[bool]:
             yield True
     else:
         yield False
+
+
+def _call_this(name: bytes) -> None:
+    """Name a child by what it does, for `_may_end`."""
+    if rehearsing:
+        ctypes.CDLL(None).prctl(_SET_NAME, name)
+
+
+def _may_end(child: int) -> bool:
+    """Whether a child has compiled something, and compiles nothing just now. Who has waited for its
+    last kernel comes to the next one before it has ended."""
+    try:
+        return Path(f"/proc/{child}/comm").read_bytes().strip() == _IDLE
+    except OSError:
+        return True
 
 
 def leave() -> NoReturn:

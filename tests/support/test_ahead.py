@@ -295,6 +295,38 @@ def test_a_child_leaves_the_program_s_files_and_functions_alone(tmp_path):
     assert not (tmp_path / "called").exists()
 
 
+def test_a_child_that_is_about_to_end_makes_room(tmp_path):
+    """Who has waited for its last kernel comes to the next one before the child is gone."""
+    program = """
+    leave, folder = ahead.leave, cache.cache_folder()
+
+
+    def leave_late():
+        (folder / str(os.getpid())).touch()
+        time.sleep(0.02)
+        leave()
+
+
+    ahead.leave = leave_late
+    loss = (x @ w).tanh().sum()
+    compile_something()
+    (child,) = ahead._children
+    while not (folder / str(child)).exists():
+        time.sleep(0.001)
+
+
+    @cuda.jit
+    def another(a):
+        a[0] = 2
+
+
+    another[1, 1](np.zeros(1))
+    print(child in ahead._children, len(ahead._children))
+    """
+    given = "from kernels.support import cache\n" + textwrap.dedent(program)
+    assert run(tmp_path, given) == ["False 1"]
+
+
 def test_a_child_that_is_killed_costs_only_time(tmp_path):
     program = """
     loss = (x @ w).tanh().sum()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from kernels.simt.ir.nodes import Collective, assign, clone, defined, load
+from kernels.simt.ir.nodes import Collective, assign, clone, defined, load, nodes_in
 from kernels.simt.ir.program import Program
 
 Env = dict[str, frozenset[int]]
@@ -50,7 +50,7 @@ class _Reaching:
         return d
 
     def use(self, expr: ast.AST, env: Env) -> None:
-        for node in ast.walk(expr):
+        for node in nodes_in(expr):
             if isinstance(node, ast.Name) and node.id in self.variables:
                 ids = env.get(node.id)
                 if not ids:  # read before any assignment: a web of its own
@@ -143,12 +143,12 @@ def rename(program: Program) -> None:
     program.body = body = clone(program.body)
     assigned = {
         name
-        for node in ast.walk(ast.Module(body, []))
+        for node in nodes_in(ast.Module(body, []))
         if isinstance(node, ast.stmt) and (name := defined(node))
     }
     undefined = {
         node.id
-        for node in ast.walk(ast.Module(body, []))
+        for node in nodes_in(ast.Module(body, []))
         if isinstance(node, ast.Name) and node.id in program.taken
     }
     params = set(program.params)
@@ -172,7 +172,7 @@ def rename(program: Program) -> None:
             taken.add(names[root])
             if names[root] != name:
                 program.renamed[names[root]] = name
-    for node in ast.walk(ast.Module(body, [])):
+    for node in nodes_in(ast.Module(body, [])):
         if isinstance(node, ast.Name) and id(node) in reaching.of_node:
             node.id = names[reaching.find(reaching.of_node[id(node)])]
     program.body = copies + body

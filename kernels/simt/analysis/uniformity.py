@@ -18,6 +18,7 @@ from kernels.simt.ir.nodes import (
     defined,
     expressions,
     names,
+    nodes_in,
     statements,
 )
 from kernels.simt.ir.program import Program
@@ -53,7 +54,7 @@ def has_effects(program: Program, stmt: ast.stmt) -> bool:
         if isinstance(inner, ast.Assign) and not isinstance(inner.targets[0], ast.Name):
             return True
         for expr in expressions(inner):
-            for node in ast.walk(expr):
+            for node in nodes_in(expr):
                 if isinstance(node, ast.Call) and not is_pure_call(program, node):
                     return True
     return False
@@ -69,7 +70,7 @@ def is_load(program: Program, node: ast.AST) -> bool:
 
 def has_loads(program: Program, expr: ast.AST) -> bool:
     """Whether an expression reads memory (the shape of an array is none)."""
-    return any(is_load(program, node) for node in ast.walk(expr))
+    return any(is_load(program, node) for node in nodes_in(expr))
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Facts:
 
     def is_varying(self, expr: ast.AST) -> bool:
         """Whether threads of a block may disagree on `expr`."""
-        for node in ast.walk(expr):
+        for node in nodes_in(expr):
             if isinstance(node, ast.Name) and node.id in self.varying:
                 return True
             if isinstance(node, ast.Call) and not is_pure_call(self.program, node):

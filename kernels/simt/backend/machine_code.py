@@ -2,8 +2,8 @@
 
 Importing Numba takes longer than all else that a process does before its first launch. A kernel
 whose object file needs nothing but Python, C and its maths library is therefore stored as that file
-as well (`<name>.o` beside the generated module), with what `entry` needs to call it. All others
-load through Numba's own cache.
+(`<name>.o` beside the generated module), with what `entry` needs to call it. All others are kept in
+Numba's own cache.
 """
 
 from __future__ import annotations
@@ -25,20 +25,27 @@ _SYMBOL = struct.Struct("<IBBHQQ")  # of ELF: name, info, other, section, value,
 _NEVER_CALLED = "NRT_MemInfo_call_dtor"
 
 
-def store(path: Path, compiled: Any) -> None:
-    """Keep the code of a kernel that Numba has compiled, if it can run without Numba."""
+def take_cache(function: Any) -> Any:
+    """Numba's cache of a function, which then keeps nothing there by itself."""
+    from numba.core.caching import NullCache
+
+    taken, function._cache = function._cache, NullCache()
+    return taken
+
+
+def store(path: Path, compiled: Any) -> bool:
+    """Keep the code of a kernel that Numba has compiled; False if it cannot run without Numba."""
     described = compiled.fndesc
-    try:
-        code = compiled.library._get_compiled_object()
-    except RuntimeError:  # another process compiled it meanwhile: Numba loaded its code
-        return
+    code = compiled.library._get_compiled_object()
     undefined, defined = _symbols(code)
-    if entry.mark(described) in defined and all(
+    if entry.mark(described) not in defined or not all(
         name == _NEVER_CALLED or hasattr(ctypes.pythonapi, name) for name in undefined
     ):
-        layout = entry.layout(compiled.target_context, described.argtypes)
-        header = (entry.runner(described), *map(str, layout))
-        write(path.with_suffix(".o"), " ".join(header).encode() + b"\n" + code)
+        return False
+    layout = entry.layout(compiled.target_context, described.argtypes)
+    header = (entry.runner(described), *map(str, layout))
+    write(path.with_suffix(".o"), " ".join(header).encode() + b"\n" + code)
+    return True
 
 
 def load(path: Path) -> Callable | None:

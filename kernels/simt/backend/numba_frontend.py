@@ -75,11 +75,17 @@ class KernelCompiler(ForKernels, CompilerBase):
         self.state.typingctx = CachedTyping(typingctx)
 
 
+_NOT_IN_KERNELS = (
+    interpreter.peep_hole_delete_with_exit,
+    interpreter.peep_hole_fuse_dict_add_updates,
+)
+
+
 class _Interpreter(interpreter.Interpreter):
-    """Numba's translation of bytecode, without its search for `with`, which no kernel has."""
+    """Numba's translation of bytecode, without its search for `with` and for dictionaries."""
 
     def post_process(self, peepholes: list, func_ir: Any) -> Any:
-        used = [one for one in peepholes if one is not interpreter.peep_hole_delete_with_exit]
+        used = [one for one in peepholes if one not in _NOT_IN_KERNELS]
         return super().post_process(used, func_ir)
 
 

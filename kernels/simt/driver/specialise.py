@@ -259,15 +259,18 @@ class Specialisation:
         from kernels.simt.backend import explain
 
         self.path, self.constants = modules.save(name, text, frozen), tuple(frozen.values())
+        module = modules.load(self.path, given)
+        numbas = machine_code.take_cache(getattr(module, self.kernel.py_func.__name__))
         try:
-            compiled = self._use(modules.load(self.path, given), kinds)
+            compiled = self._use(module, kinds)
         except NumbaError as error:
             raise explain.unlowered(self.kernel, text, str(error)) from None
         if given:  # another process could not load it
             return
-        if not (self.checked or self.cooperative):
-            machine_code.store(self.path, compiled)
-            self.entry = machine_code.load(self.path) or self.entry
+        if not (self.checked or self.cooperative) and machine_code.store(self.path, compiled):
+            self.entry = machine_code.load(self.path)
+        else:
+            numbas.save_overload(compiled.signature.args, compiled)
         modules.seal(self.path)
 
     def _use(self, module: ModuleType, kinds: tuple) -> Any:

@@ -37,6 +37,7 @@ from kernels.simt.ir.nodes import (
     load,
     located,
     negate,
+    nodes_in,
     store,
     used,
 )
@@ -102,7 +103,7 @@ def build(
         else:
             normaliser.names[arg.arg] = load(name)
     body = normaliser.block(text.tree.body)
-    for stmt in ast.walk(ast.Module(body, [])):
+    for stmt in nodes_in(ast.Module(body, [])):
         if isinstance(stmt, ast.Return) and stmt.value is not None:
             value = stmt.value
             if not (isinstance(value, ast.Constant) and value.value is None):
@@ -504,7 +505,7 @@ class Normaliser(Translator):
     def hoists(self, node: ast.AST) -> bool:
         found = self._hoists.get(id(node))
         if found is None:
-            found = any(calls.needs_statement(self, n) for n in ast.walk(node))
+            found = any(calls.needs_statement(self, n) for n in nodes_in(node))
             self._hoists[id(node)] = found
         return found
 

@@ -12,7 +12,7 @@ import ast
 from kernels.simt.frontend import resolve
 from kernels.simt.frontend.scope import Translator
 from kernels.simt.ir import stubs
-from kernels.simt.ir.nodes import assign, call, const, load, located
+from kernels.simt.ir.nodes import assign, call, const, load, located, nodes_in
 from kernels.support.errors import Unstructured
 
 FIELDS = "xyzw"
@@ -96,7 +96,7 @@ def are_alike(values: list[ast.expr]) -> bool:
 def refuse_others(norm: Translator, body: list[ast.stmt]) -> None:
     """Raise for a vector that is left where only a number or an array can be."""
     for stmt in body:
-        for node in ast.walk(stmt):
+        for node in nodes_in(stmt):
             if isinstance(node, Vector):
                 raise norm.error(
                     stmt, f"a cuda.{node.kind.name} is read by its fields (v.x); it cannot be"

@@ -27,6 +27,7 @@ from kernels.simt.ir.nodes import (
     defined,
     expressions,
     names,
+    nodes_in,
     statements,
 )
 from kernels.simt.ir.program import Interleaving, Program
@@ -76,7 +77,7 @@ def _is_simple(program: Program, facts: Facts) -> bool:
             return False
         if isinstance(stmt, ast.Assign) and defined(stmt) is None and stored_array(stmt) is None:
             return False  # a field of a record, an element of a view's element
-    calls = (n for e in _all_expressions(program) for n in ast.walk(e) if isinstance(n, ast.Call))
+    calls = (n for e in _all_expressions(program) for n in nodes_in(e) if isinstance(n, ast.Call))
     return all(is_pure_call(program, call) for call in calls)
 
 
@@ -133,7 +134,7 @@ def passed_on(program: Program, arrays: set[str]) -> set[str]:
     for expr in _all_expressions(program):
         elements = {
             id(node.value)
-            for node in ast.walk(expr)
+            for node in nodes_in(expr)
             if isinstance(node, ast.Subscript)
             and isinstance(node.value, ast.Name)
             and node.value.id in arrays
@@ -141,7 +142,7 @@ def passed_on(program: Program, arrays: set[str]) -> set[str]:
         }
         found |= {
             node.id
-            for node in ast.walk(expr)
+            for node in nodes_in(expr)
             if isinstance(node, ast.Name) and node.id in arrays and id(node) not in elements
         }
     return found

@@ -16,7 +16,7 @@ from numba.core import types
 
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts, Site, exposure, has_loads, is_pure_call
-from kernels.simt.ir.nodes import names
+from kernels.simt.ir.nodes import names, nodes_in
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -127,9 +127,9 @@ def _rematerialisable(
     kind = kinds.get(name)
     if _fits(kind) and sum(1 for _ in ast.walk(stmt.value)) > _REMATERIALISE_LIMIT * 3:
         return None
-    if _fits(kind) and any(_divides(facts, node) for node in ast.walk(stmt.value)):
+    if _fits(kind) and any(_divides(facts, node) for node in nodes_in(stmt.value)):
         return None
-    for node in ast.walk(stmt.value):
+    for node in nodes_in(stmt.value):
         if isinstance(node, ast.Call) and not is_pure_call(program, node):
             return None
     if reads_memory(program, stmt.value, kind):
