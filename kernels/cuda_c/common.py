@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.host import RawKernel, RawModule
+from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import compute_dtype
 from kernels.support.errors import ArgumentError
 
@@ -96,11 +97,8 @@ class Kernel:
     def bind_on_gpu(self, grid, block, *args) -> Callable[..., None]:
         """As `bind`, for CuPy arrays. CuPy passes the elements of a NumPy array, and addresses of
         any GPU: the function raises ArgumentError for arrays elsewhere than those of `args`."""
-        import cupy
-
         run = self._bound(self.instance(*args).on_gpu().bind(grid, block, self.shared))
-        own = cupy.ndarray
-        device = next((a.data.device_id for a in args if type(a) is own), None)
+        own, device = next((type(a), a.data.device_id) for a in args if is_on_gpu(a))
 
         def launch(*args) -> None:
             for a in args:

@@ -377,8 +377,8 @@ def _cases(rng, versions):
             how = {"version": version}
             x, w, bias, g = as_for(version, *arrays, normal(rng, g_shape))
             yield "conv2d", (x, w, bias, *options), how, 60
+            yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
             if version != "tiled":
-                yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
                 yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
 
 
@@ -392,6 +392,8 @@ def _compiled(versions):
         for version in versions("conv2d_backward_data"):
             x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d_backward_data", (g, w, x.shape, *options), {"version": version}
+        for version in versions("conv2d_backward_weight"):
+            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}
     if "mma_sync" in versions("conv2d"):  # its large tiles, and without a bias
         x, w, g = as_for("mma_sync", ones(8, 72, 48, 48), ones(72, 72, 1, 1), ones(8, 72, 48, 48))

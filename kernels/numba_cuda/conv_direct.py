@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 
-from kernels.launchers.common import Pair, ceil_div
+from kernels.launchers.common import MAX_GRID_YZ, Pair, ceil_div
 from kernels.launchers.conv_planes import Windows
 from kernels.launchers.conv_tiled import tile_channels
 from kernels.simt import cuda
@@ -105,7 +105,7 @@ def tiles_pay(windows: Windows, gpu: bool) -> bool:
     (read, written), taps = windows.channels, math.prod(windows.kernel)
     tile, spread = (TILE_H, TILE_W), windows.stride
     halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
-    if gpu or halo > MOST_HALO or read > max(8, 2 * taps):
+    if gpu or halo > MOST_HALO or read > max(8, 2 * taps) or max(windows.out) > MAX_GRID_YZ:
         return False
     if read == written == 1:
         return True  # depthwise: a product would have one row

@@ -9,6 +9,7 @@ Python's modules are free again: whoever held one is not there to release it.
 from __future__ import annotations
 
 import importlib
+import logging  # noqa: F401 - its handler of forks takes a lock, which threads in `others` may want
 import os
 import sys
 import threading

@@ -294,7 +294,7 @@ class OnGpu(np.ndarray):
     """Taken for CuPy's."""
 
     __module__ = "cupy"
-    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data))
+    data = property(lambda self: SimpleNamespace(ptr=self.ctypes.data, device_id=0))
 
 
 def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):

@@ -261,4 +261,6 @@ def test_convolutions(dtype, backend, device, rng, planning_for_a_gpu, monkeypat
         ):
             with kernels.trace() as trace:
                 compare(name, args, 60, device, backend, 200, version="implicit_gemm")
-            assert any(operation == "reduce.sum" for operation, _ in trace.rows)
+            # the phases of a stride are rows, so that there are blocks enough without splits
+            phases = name == "conv2d_backward_data" and options[0] != (1, 1)
+            assert phases or any(operation == "reduce.sum" for operation, _ in trace.rows)

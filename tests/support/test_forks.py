@@ -259,6 +259,29 @@ def test_a_launch_in_an_import_does_not_wait_for_a_fork(tmp_path):
     assert run(program, PYTHONPATH=f"{tmp_path}:{os.getcwd()}") == ["0", "True"]
 
 
+def test_a_fork_waits_before_it_takes_the_lock_of_logging():
+    """Which a compilation wants, too: both would wait until the fork's patience ends."""
+    program = """
+    import logging
+
+    begun = threading.Event()
+
+    def work():
+        with interrupts.deferred():
+            begun.set()
+            time.sleep(0.5)
+            logging.getLogger("numba").debug("compiling")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    start = time.monotonic()
+    print(in_child(lambda: True), time.monotonic() - start < 10)
+    thread.join()
+    """
+    assert run(program) == ["0", "True"]
+
+
 def test_children_compute_while_threads_compile_and_launch(tmp_path):
     program = """
     import minigrad
