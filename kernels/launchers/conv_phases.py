@@ -49,15 +49,15 @@ class Transposed:
 
     @property
     def windows(self) -> Windows:
-        (per_in, per_out), axes = self.geo.channels, self.axes
+        (per_in, per_out), (down, across) = self.geo.channels, self.axes
         return Windows(
             channels=(per_out, per_in * math.prod(self.phases)),
-            kernel=tuple(axis.taps.shape[1] for axis in axes),
+            kernel=(down.taps.shape[1], across.taps.shape[1]),
             stride=(1, 1),
-            padding=tuple(-axis.first for axis in axes),
-            dilation=tuple(axis.step for axis in axes),
+            padding=(-down.first, -across.first),
+            dilation=(down.step, across.step),
             groups=self.geo.groups,
-            out=tuple(axis.positions for axis in axes),
+            out=(down.positions, across.positions),
         )
 
     def weights(self, dialect: Dialect, name: str, like):

@@ -392,10 +392,10 @@ def unique(
     array = input.detach()._array
     near = _near(array) if dim is None and axis is None else None
     if near is not None:
-        parts = _distinct(array.min(), near)
         asked = True, return_inverse, return_counts
-        found = tuple([wrap(part) for part, wanted in zip(parts, asked, strict=True) if wanted])
-        return found if len(found) > 1 else found[0]
+        counted = zip(_distinct(array.min(), near), asked, strict=True)
+        given = [wrap(part) for part, wanted in counted if wanted]
+        return tuple(given) if len(given) > 1 else given[0]
     found = array_module(array).unique(
         array,
         return_inverse=return_inverse,

@@ -211,7 +211,7 @@ def _getitem(self: SparseTensor, key: Any) -> Any:
     return result
 
 
-SparseTensor.__getitem__ = _getitem  # type: ignore[method-assign]
+SparseTensor.__getitem__ = _getitem  # type: ignore[assignment, method-assign]
 SparseTensor._times_sparse, SparseTensor._where_both = _product, _where_both
 
 

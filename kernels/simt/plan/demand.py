@@ -47,12 +47,14 @@ def demanded_lanes(
             lanes = max((needed.get(name, 0) for name in written), default=0)
             lanes = max(lanes, _with_effects(program, item.body, definitions), 1)
         elif isinstance(item, CollectivePoint) and _reads_ahead(item, collectives[item]):
-            certain, read = {item.stmt.result}, [item.stmt.args[1].id]
+            value = item.stmt.args[1]
+            assert isinstance(value, ast.Name)
+            certain, read = {item.stmt.result}, [value.id]
             lanes = max(needed.get(item.stmt.result, 0), 1)
         else:
             break
         found[item] = lanes
-        ahead = item.stmt.args[2].value if isinstance(item, CollectivePoint) else 0
+        ahead = _distance(item) or 0 if isinstance(item, CollectivePoint) else 0
         for name in certain:
             needed.pop(name, None)
         for name in read:
@@ -64,8 +66,14 @@ def _reads_ahead(point: CollectivePoint, plan: CollectivePlan) -> bool:
     """Whether a shuffle reads a known distance ahead, by all lanes."""
     if not plan.reads_ahead or plan.check is not None or point.mask is not None:
         return False
+    return _distance(point) is not None
+
+
+def _distance(point: CollectivePoint) -> int | None:
+    """How many lanes ahead a shuffle reads; None where that is not known."""
     distance = point.stmt.args[2]
-    return isinstance(distance, ast.Constant) and 0 <= distance.value <= WARP_SIZE
+    known = distance.value if isinstance(distance, ast.Constant) else None
+    return known if isinstance(known, int) and 0 <= known <= WARP_SIZE else None
 
 
 def _with_effects(program: Program, body: list[ast.stmt], definitions: Definitions) -> int:
@@ -73,8 +81,9 @@ def _with_effects(program: Program, body: list[ast.stmt], definitions: Definitio
     last = 0
     for stmt in body:
         if has_effects(program, stmt):
-            guarded = isinstance(stmt, ast.If) and not stmt.orelse
-            taken = _taken(stmt.test, definitions) if guarded else range(WARP_SIZE)
+            taken = list(range(WARP_SIZE))
+            if isinstance(stmt, ast.If) and not stmt.orelse:
+                taken = _taken(stmt.test, definitions)
             last = max(last, *(lane + 1 for lane in taken), 0)
     return last
 

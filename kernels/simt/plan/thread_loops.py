@@ -106,9 +106,10 @@ class _ThreadLoops:
         With many sums it costs little. If addresses are loaded too, LLVM begins with the loads of
         all copies, which the other registers cannot hold.
         """
-        if self.plan.rows == 1 or not all(isinstance(item, Region) for item in loop.body):
+        regions = [item for item in loop.body if isinstance(item, Region)]
+        if self.plan.rows == 1 or len(regions) < len(loop.body):
             return False
-        stmts = [stmt for region in loop.body for stmt in statements(region.body)]
+        stmts = [stmt for region in regions for stmt in statements(region.body)]
         return self.plan.sums < MANY_SUMS or not any(map(self._reads_through_tables, stmts))
 
     def _reads_through_tables(self, stmt: ast.stmt) -> bool:
@@ -230,11 +231,18 @@ class _ThreadLoops:
 
 def _constant_bounds(clip: Clip, first: str, end: str) -> tuple[str, str] | None:
     """Where a clipped loop begins and ends, if that is the same for all rows."""
-    low, high = ([_number(bound) for bound in bounds] for bounds in (clip.low, clip.high))
-    if not (first.isdigit() and end.isdigit()) or None in low or None in high:
+    if not (first.isdigit() and end.isdigit()):
         return None
-    begin = max(int(first), *low, 0)
-    return str(begin), str(max(begin, min([int(end), *high])))
+    begin, stop = max(int(first), 0), int(end)
+    for bound in clip.low:
+        if (number := _number(bound)) is None:
+            return None
+        begin = max(begin, number)
+    for bound in clip.high:
+        if (number := _number(bound)) is None:
+            return None
+        stop = min(stop, number)
+    return str(begin), str(max(begin, stop))
 
 
 def _number(expr: ast.expr) -> int | None:
