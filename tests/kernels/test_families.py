@@ -9,7 +9,7 @@ import functools
 import inspect
 import pkgutil
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,13 +173,15 @@ def on_cpu(value):
 
 
 class Namespace:
-    """NumPy's functions, with results on a GPU."""
+    """The functions of NumPy or a module of it, with results on a GPU."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, module: ModuleType = np) -> None:
+        self.number, self.module = number, module
 
     def __getattr__(self, name: str):
-        function = getattr(np, name)
+        function = getattr(self.module, name)
+        if isinstance(function, ModuleType):
+            return Namespace(self.number, function)
 
         def there(*args, **kwargs):
             value = function(*map(on_cpu, args), **kwargs)
