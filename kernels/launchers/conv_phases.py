@@ -42,21 +42,15 @@ class Transposed:
     def __init__(self, geo: Geometry) -> None:
         reaches, self.planes = gradient_planes(geo)
         self.geo, self.axes = geo, [_axis(phases) for phases in reaches]
-
-    @property
-    def phases(self) -> list[int]:
-        return [len(axis.taps) for axis in self.axes]
-
-    @property
-    def windows(self) -> Windows:
-        (per_in, per_out), (down, across) = self.geo.channels, self.axes
-        return Windows(
+        self.phases = [len(axis.taps) for axis in self.axes]
+        (per_in, per_out), (down, across) = geo.channels, self.axes
+        self.windows = Windows(
             channels=(per_out, per_in * math.prod(self.phases)),
             kernel=(down.taps.shape[1], across.taps.shape[1]),
             stride=(1, 1),
             padding=(-down.first, -across.first),
             dilation=(down.step, across.step),
-            groups=self.geo.groups,
+            groups=geo.groups,
             out=(down.positions, across.positions),
         )
 

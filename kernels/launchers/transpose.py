@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -66,21 +65,14 @@ def transpose(
     version: a version of the ladder (default: the padded tile). Raises ValueError for axes that are
     no permutation of x's, and for a version where the last axis does not move.
     """
-    return transpose_into(dialect, x, axes, None, version)
-
-
-def transpose_into(
-    dialect: Dialect, x: Any, axes: Sequence[int], out: Any, version: str | None = None
-) -> Any:
-    """`transpose` into `out`, C-contiguous and of the dtype of x; None: into a new array."""
     where, axes = type(x) is ndarray or place(x), tuple(axes)
     key = (dialect, where, x.dtype, x.shape, x.strides, axes, version)
     plan = _plans.get(key) or _plans.keep(key, _plan(dialect, x, axes, version))
-    return plan(x, out)
+    return plan(x)
 
 
 def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> Callable:
-    """Check the arguments and prepare a function of x and out, an array or None."""
+    """Check the arguments and prepare a function of x."""
     check_version("transpose", version, VERSIONS)
     axes = [int(a) + x.ndim * (a < 0) for a in given]
     if sorted(axes) != list(range(x.ndim)):
@@ -95,7 +87,7 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
             )
         if x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
             return _scattered(dialect, axes, shape, dtype)
-        return lambda x, out: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype, out=out)
+        return lambda x: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype)
     batch, rows, columns = matrix
     grid = (ceil_div(columns, TILE), ceil_div(rows, TILE), batch)
     version = version or "padded"
@@ -104,8 +96,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
     kernel = dialect.transpose.kernel(version, words or dtype)
     call = launcher("transpose", version, kernel, grid, (TILE, ROWS))
 
-    def run(x, out):
-        out = empty(shape, dtype, x) if out is None else out
+    def run(x):
+        out = empty(shape, dtype, x)
         flat = (x.ravel(), out.ravel())
         call(*(flat if words is None else [a.view(words) for a in flat]), rows, columns)
         return out
@@ -114,11 +106,11 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
 
 
 def _scattered(dialect: Dialect, axes: list[int], shape: tuple[int, ...], dtype) -> Callable:
-    """The function of x and out that goes along the rows of x, for rows of out are short."""
+    """The function of x that goes along the rows of x, for rows of out are short."""
     back = [axes.index(i) for i in range(len(axes))]
 
-    def run(x, out):
-        out = empty(shape, dtype, x) if out is None else out
+    def run(x):
+        out = empty(shape, dtype, x)
         pointwise(dialect, _COPY, x, dtype=dtype, out=out.transpose(back))
         return out
 
