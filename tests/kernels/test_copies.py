@@ -22,6 +22,16 @@ def test_transpose_ladder(version, device, rng):
     check("transpose", normal(rng, (5, 33, 40)), (0, 2, 1), version=version, device=device)
 
 
+def test_transpose_to_short_rows(device, rng):
+    """Along the rows of x, which are longer: the order of pixel_shuffle, and one with a slice."""
+    for shape, axes in (((3, 2, 3, 9, 17), (0, 3, 1, 4, 2)), ((4, 5, 33), (2, 0, 1))):
+        x = normal(rng, shape)
+        for given, there in ((x, put(x, device)), (x[:, 1:], put(x, device)[:, 1:])):
+            got = numba_cuda.transpose(there, axes)
+            assert got.flags.c_contiguous
+            np.testing.assert_array_equal(get(got), given.transpose(axes))
+
+
 def test_transpose_every_order(device, rng):
     x = normal(rng, (3, 4, 33, 2))
     for axes in itertools.permutations(range(4)):
