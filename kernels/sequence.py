@@ -146,13 +146,12 @@ class Sequence:
         self._starts.append(starts)
         self._kinds.append(layout[::2])
 
-    def facts(self, launch: int, may_be_shared: bool = True) -> tuple[int, int, int, int]:
+    def facts(self, launch: int, may_be_long: bool = True) -> tuple[int, int, int, int]:
         """Of a launch: where its machine code lies, where in `words` its arguments begin, how many
         words they are, and its cost (`kernels.simt.backend.sharing`)."""
         start = self._starts[launch][0]
         end = self._starts[launch + 1][0] if launch + 1 < self._count else len(self.words)
-        several = may_be_shared and self.specialised[launch][1].blocks > 1
-        return self._codes[launch], start, end - start, int(several)  # 1: not known yet
+        return self._codes[launch], start, end - start, int(may_be_long)  # 1: not known yet
 
     def kind(self, launch: int, argument: int) -> int:
         """Of an argument: the number of dimensions of an array, or the kind of a number."""

@@ -23,7 +23,7 @@ from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_plan
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose
 
-PART = 1 << 18  # floats of planes and results that are worked on together
+PART = 1 << 20  # floats of planes and results that are worked on together
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 
 

@@ -30,7 +30,7 @@ from kernels.support.interrupts import deferred
 from kernels.support.memory import owner_of
 
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
-LOCKED_BYTES = 1 << 12  # launches up to this size keep the GIL: they take less time than the switch
+SHORT_BYTES = 1 << 12  # launches up to this size are always short
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8
 _DATA = 4  # the word of an array's address among those of its argument
@@ -283,10 +283,9 @@ def _store(
     if fixes is None:
         return False
     arrays = [word for a in made for word in (id(a.dtype), a.ndim, *a.shape)]
-    unlocked = size > LOCKED_BYTES  # only these may be shared
-    codes = [word for i in range(len(launches)) for word in sequence.facts(i, unlocked)]
+    codes = [word for i in range(len(launches)) for word in sequence.facts(i, size > SHORT_BYTES)]
     key = [id(module), id(operation), *_key(operands)]
-    words = [int(unlocked), len(made), returned, len(fixes) // 3, len(launches)]
+    words = [len(made), returned, len(fixes) // 3, len(launches)]
     words += [len(sequence.words), *key, *arrays, *fixes, *codes, *map(int, sequence.words)]
     dtypes = [a.dtype for a in (*operands, *made) if isinstance(a, np.ndarray)]
     _table.add(key, words, (module, operation, dtypes, sequence.specialised, lasting))

@@ -35,29 +35,34 @@ def pad(acc_t, sub: Pair):
     """planes[(image, channel), phase, t, u] from x (images * channels, H, W).
 
     Padded coordinate i = t * sub + phase; it holds x[i - lead] where that is an index. Planes after
-    the last channel are zeros: room to read past the end. A block takes rows of a plane; its
-    threads copy a row, then fill its margins.
+    the last channel are zeros: room to read past the end. blockIdx = (plane, tile of its rows): the
+    block fills the tile with zeros, which stay in a cache, then copies the rows of x over them.
     """
     sub_h, sub_w = sub
     phases = sub_h * sub_w
 
     @cuda.jit
     def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
-        tiles = (rows + cuda.blockDim.y - 1) // cuda.blockDim.y
-        plane = cuda.blockIdx.x // tiles
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        plane, tile = cuda.blockIdx.x, (rows + cuda.gridDim.y - 1) // cuda.gridDim.y
+        top, bottom = cuda.blockIdx.y * tile, min((cuda.blockIdx.y + 1) * tile, rows)
+        first, size = (plane * rows + top) * width, (bottom - top) * width
+        step = cuda.blockDim.x * cuda.blockDim.y
+        for u in range(ty * cuda.blockDim.x + tx, size, step):
+            planes[first + u] = acc_t(0)
+        cuda.syncthreads()
         channel, phase = plane // phases, plane % phases
-        t = cuda.blockIdx.x % tiles * cuda.blockDim.y + cuda.threadIdx.y
-        if t >= rows:
+        if channel >= x.shape[0]:
             return
-        h, left = t * sub_h + phase // sub_w - lead_h, phase % sub_w - lead_w
-        first, end = max(0, -(left // sub_w)), min(width, -((left - x.shape[2]) // sub_w))
-        live = channel < x.shape[0] and 0 <= h < x.shape[1]
-        size = max(0, end - first) if live else 0
-        row, start = (plane * rows + t) * width, max(0, first * sub_w + left)
-        for v in range(cuda.threadIdx.x, size, cuda.blockDim.x):
-            planes[row + first + v] = acc_t(x[channel, h, start + v * sub_w])
-        for u in range(cuda.threadIdx.x, width - size, cuda.blockDim.x):
-            planes[row + (u if u < first else u + size)] = acc_t(0)
+        h, w = phase // sub_w - lead_h, phase % sub_w - lead_w  # of the plane's first element
+        row, col = max(top, -(h // sub_h)), max(0, -(w // sub_w))
+        height = min(bottom, -((h - x.shape[1]) // sub_h)) - row
+        length = min(width, -((w - x.shape[2]) // sub_w)) - col
+        start, h0, w0 = (plane * rows + row) * width + col, row * sub_h + h, col * sub_w + w
+        h0, w0 = max(0, h0), max(0, w0)
+        for t in range(ty, height, cuda.blockDim.y):
+            for u in range(tx, length, cuda.blockDim.x):
+                planes[start + t * width + u] = acc_t(x[channel, h0 + t * sub_h, w0 + u * sub_w])
 
     return conv2d_pad
 
@@ -217,11 +222,11 @@ def weight_gradient(acc_t, tile: GradTile):
     return conv2d_weight_gradient
 
 
-def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[int, Pair]:
+def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
     """Grid and block of pad for planes of rows x width."""
-    bx = 16 if width <= 16 else 32
-    by = 256 // bx
-    return planes * ceil_div(rows, by), (bx, by)
+    block = (32, 8) if gpu else (32, 1)
+    tile = 8 if gpu else max(1, 2048 // max(1, width))  # rows: 8 KB stay in a cache
+    return (planes, ceil_div(rows, tile)), block
 
 
 def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:

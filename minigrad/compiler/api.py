@@ -6,19 +6,22 @@ import functools
 import gc
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from numpy import ndarray
 
 from kernels import dispatch
 from kernels.launchers.plans import place
 from kernels.support import forks
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.compiler.capture import Entry, capture, distinct_tensors
+from minigrad.compiler.capture import capture
+from minigrad.compiler.entry import Entry, Instance
 from minigrad.compiler.places import WORD, address, bounds, sharing
 from minigrad.nn import Module
 from minigrad.tensor import Tensor
-from minigrad.utils._pytree import tree_leaves
+from minigrad.utils._pytree import CONTAINERS, tree_leaves
 from minigrad.utils.hooks import every_call
 
 _MAX_ENTRIES = 8  # recordings for one signature
@@ -95,29 +98,29 @@ class Compiled:
             return self._call(args, kwargs)
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
-        arguments = distinct_tensors((args, kwargs))
-        key = _signature(args, kwargs, arguments)
+        key, arguments = _signature(args, kwargs)
         if key in self._unsettled:
             self._unsettled.discard(key)
             gc.collect()  # of what a compiler has left that still refers to parameters
             return self._eagerly(args, kwargs)
         if key in self._reasons:
             return self._eagerly(args, kwargs)
-        replay = self._replay(key, arguments)
-        if replay is None:
+        found = self._find(key)
+        if found is None:
             with _recording:  # it gives all tensors of the process other arrays meanwhile
-                replay = self._replay(key, arguments)
-                if replay is None:
+                found = self._find(key)
+                if found is None:
                     return self._record(key, args, kwargs)
         self.replayed += 1
-        return replay()
+        entry, instance = found
+        return entry.replay(instance, arguments)
 
-    def _replay(self, key: tuple, arguments: list[Tensor]) -> Callable[[], Any] | None:
-        """What replays a recording, if one is valid and has memory that is free."""
+    def _find(self, key: tuple) -> tuple[Entry, Instance] | None:
+        """A recording that is valid and has memory that is free."""
         for entry in self._entries.get(key, ()):
             if entry.valid():
-                found = entry.instance()
-                return None if found is None else functools.partial(entry.replay, found, arguments)
+                instance = entry.instance()
+                return None if instance is None else (entry, instance)
         return None
 
     def __get__(self, instance: Any, owner: type) -> Any:
@@ -246,9 +249,10 @@ def reset() -> None:
 _PLAIN = (int, float, bool, str, type(None), complex, dtypes.dtype)
 
 
-def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
-    """What a recording is chosen by."""
-    places = {id(t): i for i, t in enumerate(arguments)}
+def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:
+    """What a recording is chosen by, and the tensors among the arguments, each once."""
+    arguments: list[Tensor] = []
+    numbers: dict[int, int] = {}
     parts: list[Any] = [
         mode.enabled,
         mode.inference,
@@ -256,31 +260,37 @@ def _signature(args: tuple, kwargs: dict, arguments: list[Tensor]) -> tuple:
         dispatch.backend(),
         dtypes.default_numpy(),
     ]
-    for leaf in tree_leaves((args, kwargs)) if kwargs or len(args) != 1 else tree_leaves(args):
+    leaves: Sequence[Any] = args
+    if kwargs or any(isinstance(arg, CONTAINERS) for arg in args):
+        leaves = tree_leaves((args, kwargs))
+        parts.append(_form((args, kwargs)))
+    for leaf in leaves:
         if isinstance(leaf, Tensor):
+            number = numbers.setdefault(id(leaf), len(numbers))
+            if number == len(arguments):
+                arguments.append(leaf)
             array = leaf._array
             parts += (
-                places[id(leaf)], place(array), array.shape, array.dtype, leaf.requires_grad,
-                leaf._node is None and leaf._view is None, leaf._grad is None, 0 in array.strides,
-                bool(leaf._hooks or leaf._accumulate_hooks),
+                number, type(array) is ndarray or place(array), array.shape, array.dtype,
+                leaf.requires_grad, leaf._node is None and leaf._view is None, leaf._grad is None,
+                0 in array.strides, bool(leaf._hooks or leaf._accumulate_hooks),
             )  # fmt: skip
         elif type(leaf) in _PLAIN:
             parts += (type(leaf), leaf if leaf == leaf and leaf else repr(leaf))  # NaN, 0.0, -0.0
         else:
             parts.append(id(leaf))
-    if kwargs or len(args) != 1 or not isinstance(args[0], Tensor):
-        parts.append(_form((args, kwargs)))
-    for group in sharing([(places[id(t)], t._array) for t in arguments]):
-        first = min(bounds(array)[0] for _, array in group)
-        shared = [(n, address(a) - first, a.strides) for n, a in group]
-        parts.append((first % WORD, *shared))
-    return tuple(parts)
+    if len(arguments) > 1:
+        for group in sharing([(number, t._array) for number, t in enumerate(arguments)]):
+            first = min(bounds(array)[0] for _, array in group)
+            shared = [(n, address(a) - first, a.strides) for n, a in group]
+            parts.append((first % WORD, *shared))
+    return tuple(parts), arguments
 
 
 def _form(tree: Any) -> Any:
     """The structure of arguments, without their leaves."""
     if isinstance(tree, dict):
         return ("dict", *[(key, _form(value)) for key, value in tree.items()])
-    if isinstance(tree, (list, tuple)):
+    if isinstance(tree, CONTAINERS):
         return (type(tree).__name__, *[_form(value) for value in tree])
     return None

@@ -161,7 +161,7 @@ class Entry:
                 results.append(attach(wrap(value[1].copy()), node, value[0]))
             else:
                 results.append(value)
-        return _rebuilt(self.tree, results)
+        return results[0] if self.tree is None else _rebuilt(self.tree, results)
 
     @staticmethod
     def _target(leaf: Tensor | int, arguments: list[Tensor]) -> Tensor:

@@ -48,6 +48,8 @@ def bounds(array: Any) -> tuple[int, int]:
 
 def may_share(a: Any, b: Any) -> bool:
     """Whether the memory from the first to the last elements of two arrays overlaps."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.may_share_memory(a, b)
     if not a.size or not b.size:
         return False
     (first, last), (start, stop) = bounds(a), bounds(b)
@@ -56,7 +58,7 @@ def may_share(a: Any, b: Any) -> bool:
 
 def sharing(named: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
     """Those of some (name, array) whose memory may overlap that of others, in groups."""
-    if len({id(a) for _, a in named}) == len(named) and all(a.base is None for _, a in named):
+    if len({id(a) for _, a in named if a.base is None}) == len(named):
         return []
     groups: list[list[tuple[Any, Any]]] = []
     for one in named:

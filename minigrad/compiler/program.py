@@ -21,6 +21,22 @@ from minigrad.utils._pytree import tree_leaves, tree_map
 _LATE = (Draw, Late)
 
 
+class _Written:
+    """A number that replays write into a launch: which one, and the object that it was last."""
+
+    __slots__ = ("last", "number", "write")
+
+    def __init__(self, write: Callable[[Any], None], number: Draw | Late) -> None:
+        self.write, self.number = write, number
+        self.last: Any = None
+
+    def update(self, value: Any) -> None:
+        """Write it, unless it is the object that is there already."""
+        if value is not self.last:
+            self.write(value)
+            self.last = value
+
+
 class Program:
     """The calls of a step in parts (forward, and backward where that is replayed apart).
 
@@ -41,8 +57,7 @@ class Program:
         self._bytes = places.memory(plan.size, ALIGNMENT, plan.device)
         self._first, self._draws = len(parts[0]), draws
         self._drawn = dict(drawn)  # by the last run of the first part
-        # What writes a number into a launch, and which number
-        self._late: list[tuple[Callable[[Any], None], Draw | Late]] = []
+        self._late: list[_Written] = []
         self.busy = False
         self._parts = [self._steps(calls) for calls in parts]
 
@@ -53,8 +68,8 @@ class Program:
         if part == 0:
             for generator, count in self._draws.items():
                 self._drawn[generator] = generator.next_calls(count)
-            for write, number in self._late:
-                write(self._number(number))
+            for written in self._late:
+                written.update(self._number(written.number))
         for step in self._parts[part]:
             step()
 
@@ -109,7 +124,7 @@ class Program:
         for number, launch in enumerate(launches):
             for place, value in enumerate(launch.args):
                 if type(value) in _LATE:
-                    self._late.append((sequence.writer(number, place), value))
+                    self._late.append(_Written(sequence.writer(number, place), value))
         return sequence
 
     def _bound(self, launch: Launch) -> Callable[[], None]:

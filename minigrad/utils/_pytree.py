@@ -16,6 +16,8 @@ from minigrad._names import namespace
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_map_only", "tree_unflatten"]
 
+CONTAINERS = (tuple, list, deque, dict)
+
 
 def tree_leaves(tree: Any) -> list:
     """What a tree holds, in order."""

@@ -13,6 +13,7 @@ CASES = {
     "margins": (Planes(7, 9, (1, 2)), (5, 5)),
     "rows as wide as a block": (Planes(33, 34, (0, 1)), (32, 32)),
     "rows of several blocks": (Planes(5, 75, (1, 3)), (3, 70)),
+    "tiles of rows": (Planes(70, 75, (30, 3)), (40, 70)),
     "cut off": (Planes(4, 6, (-2, -3)), (9, 12)),
     "beside the image": (Planes(3, 5, (7, 9)), (4, 4)),
     "phases": (Planes(4, 17, (1, 2), sub=(2, 3)), (6, 47)),

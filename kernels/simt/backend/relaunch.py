@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from kernels.simt.backend.sharing import LACKING
+from kernels.simt.backend.sharing import LACKING, SHARE
 
 # The words of a state, which is an array: the slots of a hash table that hold addresses of
 # launches, the number of slots - 1, and what machine code cannot name: NumPy's type of arrays, what
 # makes one, None; the type of arrays on a GPU, and the function that is called where one is given
 SLOTS, MASK, NDARRAY, NEW, NONE, THERE, ELSEWHERE = range(7)
 STATE_WORDS = 7
-# The words before the key of what is remembered: hash, words of the key; whether it runs without
-# the GIL; how many arrays are made, and how many of these are returned in a tuple (0: the first, as
-# it is, or the first operand); the number of fixes, of launches, and of arguments
-HASH, KEY, UNLOCKED, MADE, RETURNED, FIXES, LAUNCHES, WORDS = range(8)
-HEADER, LAUNCH = 8, 4
+# The words before the key of what is remembered: hash, words of the key; how many arrays are made,
+# and how many of these are returned in a tuple (0: the first, as it is, or the first operand); the
+# number of fixes, of launches, and of arguments
+HASH, KEY, MADE, RETURNED, FIXES, LAUNCHES, WORDS = range(7)
+HEADER, LAUNCH = 7, 4
 # Then the key; dtype, dimensions and shape of each array that is made; the fixes; of each launch
 # the machine code, where its arguments begin, how many words they are and its cost (`sharing`); the
 # words of the arguments. A fix is the word to set, where it comes from (an operand, or -1, -2, ...
@@ -303,21 +303,35 @@ fixed:
 go:
   %error = call ptr @PyErr_Occurred()
   %wrong = icmp ne ptr %error, null
-  br i1 %wrong, label %clear, label %run
-run:
-  %unlocked.at = getelementptr i64, ptr %launch, i64 {UNLOCKED}
-  %unlocked = load i64, ptr %unlocked.at
-  %is.unlocked = icmp ne i64 %unlocked, 0
-  br i1 %is.unlocked, label %unlock, label %ready
+  br i1 %wrong, label %clear, label %weigh
+weigh:  ; what is expected to take less time than a switch to another Python thread keeps the GIL
+  %v = phi i64 [0, %go], [%v.next, %weigh.one]
+  %total = phi i64 [0, %go], [%total.next, %weigh.one]
+  %unweighed = icmp ult i64 %v, %launch.count
+  br i1 %unweighed, label %weigh.one, label %weighed
+weigh.one:
+  %v.place = mul i64 %v, {LAUNCH}
+  %v.last = add i64 %v.place, 3
+  %v.at = getelementptr i64, ptr %launches, i64 %v.last
+  %v.cost = load i64, ptr %v.at
+  %v.unknown = icmp eq i64 %v.cost, 1
+  %v.long = select i1 %v.unknown, i64 {SHARE}, i64 %v.cost
+  %total.next = add i64 %total, %v.long
+  %v.next = add i64 %v, 1
+  br label %weigh
+weighed:
+  %is.short = icmp ult i64 %total, {SHARE}
+  br i1 %is.short, label %ready, label %unlock
 unlock:
   %saved = call ptr @PyEval_SaveThread()
   br label %ready
 ready:
-  %thread = phi ptr [null, %run], [%saved, %unlock]
+  %thread = phi ptr [null, %weighed], [%saved, %unlock]
+  %is.unlocked = icmp ne ptr %thread, null
   br label %each
 each:
-  %l = phi i64 [0, %ready], [%l.next, %run.one]
-  %status = phi i64 [0, %ready], [%status.one, %run.one]
+  %l = phi i64 [0, %ready], [%l.next, %run.next]
+  %status = phi i64 [0, %ready], [%status.one, %run.next]
   %succeeded = icmp eq i64 %status, 0
   %unrun = icmp ult i64 %l, %launch.count
   %goes.on = and i1 %succeeded, %unrun
@@ -332,7 +346,15 @@ run.one:
   %length.at = getelementptr i64, ptr %code.at, i64 2
   %arguments.length = load i64, ptr %length.at
   %cost.at = getelementptr i64, ptr %code.at, i64 3
-  %status.one = call i64 @launch(ptr %code, ptr %arguments, i64 %arguments.length, ptr %cost.at)
+  br i1 %is.unlocked, label %run.shared, label %run.alone
+run.shared:
+  %status.shared = call i64 @launch(ptr %code, ptr %arguments, i64 %arguments.length, ptr %cost.at)
+  br label %run.next
+run.alone:
+  %status.alone = call i64 @alone(ptr %code, ptr %arguments, ptr %cost.at)
+  br label %run.next
+run.next:
+  %status.one = phi i64 [%status.shared, %run.shared], [%status.alone, %run.alone]
   %l.next = add i64 %l, 1
   br label %each
 ran:

@@ -8,9 +8,9 @@ depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
 that takes longer than waking. A helper that comes too late is not waited for, and after one that
-loses its processor in the middle some launches run alone, so that a launch on a busy machine takes
-about as long as on one thread. There is one pool: what other threads launch meanwhile runs alone,
-too. While the caller waits it lets Python handle its signals (`interrupt`).
+loses its processor in the middle launches run alone for a while, so that a launch on a busy machine
+takes about as long as on one thread. There is one pool: what other threads launch meanwhile runs
+alone, too. While the caller waits it lets Python handle its signals (`interrupt`).
 
 The words of the pool, below, are on cache lines of their own where several threads write.
 """
@@ -31,20 +31,20 @@ BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
 # who waits looks before it sleeps, whether a launch has lacked helpers, and 0
 WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
-SKIP, PENALTY = 85, 86  # how many launches run alone next, and how many did
+SKIP, PENALTY = 85, 86  # launches run alone until then, in ns; for how long they did
 FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where
 MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
 
 TOLD, STATUSES = 8, 255  # bits of the status in what `launch.told` returns, and their mask
-# A cost is 0 for a launch that is always too small, and 1 where it is not known yet.
+# A cost is 0 for a launch that is always short, and 1 where it is not known yet.
 SHARE = 10_000  # ns: shorter launches stay on the calling thread
 _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
 _CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
 _LATE = 50_000  # ns: a caller that waits for more than that and its own part was not helped
-_PENALTIES = 16, 1024  # the least and the most launches that then run alone
+_PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
 _REPORT = 10  # the word of a launch with the address of its report
 _CLOCK = {"darwin": 4}.get(sys.platform, 1)  # a precise one
@@ -332,15 +332,34 @@ rest:
   br label %next
 }}
 
+; Runs all blocks on this thread, and corrects the cost
+define internal i64 @alone(ptr %code, ptr %words, ptr %cost.at) {{
+  %cost = load i64, ptr %cost.at
+  %small = icmp eq i64 %cost, 0
+  br i1 %small, label %plain, label %timed
+plain:
+  %status.plain = call i64 %code(ptr %words)
+  ret i64 %status.plain
+timed:
+  %begun = call i64 @now(i32 {_CLOCK})
+  %status.timed = call i64 %code(ptr %words)
+  %ended = call i64 @now(i32 {_CLOCK})
+  %time = sub i64 %ended, %begun
+  %never = icmp ult i64 %time, {SHARE // 2}
+  %known = select i1 %never, i64 0, i64 %time
+  store i64 %known, ptr %cost.at
+  ret i64 %status.timed
+}}
+
 define i64 @launch(ptr %code, ptr %words, i64 %count, ptr %cost.at) {{
   %cost = load i64, ptr %cost.at
   %pool = load ptr, ptr @pool
   %no.pool = icmp eq ptr %pool, null
-  %small = icmp eq i64 %cost, 0
-  %plain = or i1 %no.pool, %small
-  br i1 %plain, label %alone, label %ask
+  %short = icmp ult i64 %cost, {SHARE}
+  %unshared = or i1 %no.pool, %short
+  br i1 %unshared, label %alone, label %ask
 alone:
-  %status.alone = call i64 %code(ptr %words)
+  %status.alone = call i64 @alone(ptr %code, ptr %words, ptr %cost.at)
   ret i64 %status.alone
 ask:
   %wanted.at = getelementptr i64, ptr %pool, i64 {WANTED}
@@ -351,11 +370,12 @@ ask:
 compare:
   %started.at = getelementptr i64, ptr %pool, i64 {STARTED}
   %started = load i64, ptr %started.at
+  %blocks.from = getelementptr i64, ptr %words, i64 1
+  %blocks = load i64, ptr %blocks.from
+  %blocks.others = sub i64 %blocks, 1
   %wanted.others = sub i64 %wanted, 1
-  %others = call i64 @llvm.umin.i64(i64 %wanted.others, i64 {MAX_HELPERS})
-  %short = icmp ult i64 %cost, {SHARE}
-  br i1 %short, label %timed, label %count.helpers
-count.helpers:
+  %possible = call i64 @llvm.umin.i64(i64 %wanted.others, i64 {MAX_HELPERS})
+  %others = call i64 @llvm.umin.i64(i64 %possible, i64 %blocks.others)
   %lacks = icmp ult i64 %started, %others
   br i1 %lacks, label %lack, label %enough
 lack:
@@ -366,31 +386,15 @@ enough:
   %available = call i64 @llvm.umin.i64(i64 %others, i64 %started)
   %worth = udiv i64 %cost, {_A_HELPER}
   %worth.others = call i64 @llvm.usub.sat.i64(i64 %worth, i64 1)
-  %useful = call i64 @llvm.umin.i64(i64 %available, i64 %worth.others)
-  %blocks.from = getelementptr i64, ptr %words, i64 1
-  %blocks = load i64, ptr %blocks.from
-  %blocks.others = sub i64 %blocks, 1
-  %helpers = call i64 @llvm.umin.i64(i64 %useful, i64 %blocks.others)
+  %helpers = call i64 @llvm.umin.i64(i64 %available, i64 %worth.others)
   %nobody = icmp eq i64 %helpers, 0
-  br i1 %nobody, label %timed, label %skip
+  br i1 %nobody, label %alone, label %skip
 skip:
   %skip.at = getelementptr i64, ptr %pool, i64 {SKIP}
-  %skips = load atomic i64, ptr %skip.at monotonic, align 8
-  %fair = icmp eq i64 %skips, 0
-  br i1 %fair, label %try, label %skip.one
-skip.one:
-  %skips.less = sub i64 %skips, 1
-  store atomic i64 %skips.less, ptr %skip.at monotonic, align 8
-  br label %timed
-timed:
-  %begun = call i64 @now(i32 {_CLOCK})
-  %status.timed = call i64 %code(ptr %words)
-  %ended = call i64 @now(i32 {_CLOCK})
-  %time = sub i64 %ended, %begun
-  %never = icmp ult i64 %time, {SHARE // 2}
-  %known = select i1 %never, i64 0, i64 %time
-  store i64 %known, ptr %cost.at
-  ret i64 %status.timed
+  %until = load atomic i64, ptr %skip.at monotonic, align 8
+  %present = call i64 @now(i32 {_CLOCK})
+  %fair = icmp sge i64 %present, %until
+  br i1 %fair, label %try, label %alone
 try:
   %busy.at = getelementptr i64, ptr %pool, i64 {BUSY}
   %busy.pair = cmpxchg ptr %busy.at, i64 0, i64 1 seq_cst seq_cst
@@ -476,7 +480,8 @@ finish:
   %at.most = call i64 @llvm.umin.i64(i64 %at.least, i64 {_PENALTIES[1]})
   %penalty.next = select i1 %late, i64 %at.most, i64 %half
   store i64 %penalty.next, ptr %penalty.at
-  %skip.next = select i1 %late, i64 %at.most, i64 0
+  %later = add i64 %over.at, %at.most
+  %skip.next = select i1 %late, i64 %later, i64 0
   store atomic i64 %skip.next, ptr %skip.at monotonic, align 8
   %status = load i64, ptr %status.at
   %spent = load i64, ptr %spent.at
