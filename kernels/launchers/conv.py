@@ -12,7 +12,8 @@
                    and the next ones come while these are multiplied (conv_async)
 6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
-Where the kernel is as large as the image, all three are products as they are (matmul).
+Where the kernel is as large as the image, all three are products as they are (matmul); so they are
+on a CPU for a 1x1 kernel and large images.
 
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a
@@ -131,9 +132,9 @@ def _version(
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
         return version
-    if geo.is_product:
-        return "product"
     gpu = on_gpu(like)
+    if geo.is_product or (not gpu and conv_product.pays(geo, like, windows is not None)):
+        return "product"
     packs = next((one for one in PACKS if one in own and not _refusal(one, geo, like)), None)
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
@@ -368,6 +369,7 @@ def _cases(rng, versions):
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
         ((None,), (3, 2, 13, 8), (9, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
         ((None,), (5, 6, 3, 4), (7, 6, 3, 4), (1, 1), (0, 0), (1, 1), 1),
+        ((None,), (2, 33, 16, 33), (34, 33, 1, 1), (1, 1), (0, 0), (1, 1), 1),
     ]:
         arrays = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
         g_shape = _cost(*arrays[:2], None, *options)[0][0][0]

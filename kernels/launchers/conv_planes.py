@@ -71,6 +71,13 @@ class Geometry(NamedTuple):
         covers = self.x_shape[1:] == self.w_shape[1:] and self.out == (1, 1)
         return covers and self.groups == 1 and self.padding == (0, 0)
 
+    @property
+    def mixes_channels(self) -> bool:
+        """Whether each result is a sum over the channels of one pixel, so that an image is a
+        factor of a product."""
+        plain = self.stride == (1, 1) and self.padding == (0, 0) and self.groups == 1
+        return plain and self.w_shape[2:] == (1, 1)
+
 
 class Planes(NamedTuple):
     """How an array lies after `conv_gemm.pad`: see there."""
