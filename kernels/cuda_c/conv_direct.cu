@@ -44,9 +44,10 @@ __global__ void direct_forward(const T* x, const T* w, const T* bias, T* y, Size
 }
 
 // Block (TILE_W, TILE_H), grid (images * groups * channel tiles, row tiles, column tiles).
-template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int CHANNELS>
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int CHANNELS,
+          int TILE_H>
 __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
-    constexpr int TILE_W = 16, TILE_H = 8;
+    constexpr int TILE_W = 16;
     constexpr int HALO_H = (TILE_H - 1) * SH + (KH - 1) * DH + 1;
     constexpr int HALO_W = (TILE_W - 1) * SW + (KW - 1) * DW + 1;
     __shared__ A halo[HALO_H][HALO_W];

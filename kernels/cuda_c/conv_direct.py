@@ -8,7 +8,7 @@ from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
 from kernels.launchers.conv_planes import Windows
 
-TILE_W, TILE_H = 16, 8
+TILE_W = 16
 _kernel = family("conv_direct.cu")
 
 
@@ -29,10 +29,10 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
 ) -> Kernel:
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
-    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels)
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height)
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 

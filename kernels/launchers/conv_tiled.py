@@ -12,10 +12,16 @@ def tile_channels(written: int) -> int:
     return min(8, 1 << (written - 1).bit_length())
 
 
+def tile_height(rows: int) -> int:
+    """The rows of a tile, of which as few tiles as with 8 cover all rows."""
+    return ceil_div(rows, max(1, ceil_div(rows, 8))) or 1
+
+
 def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
     (_, written), groups, out = windows.channels, windows.groups, windows.out
     direct, channels = dialect.conv_direct, tile_channels(written)
+    height = tile_height(out[0])
     kernel = direct.tiled_forward(
         dialect.common.scalar_type(like.dtype),
         windows.kernel,
@@ -23,8 +29,9 @@ def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: 
         windows.dilation,
         has_bias,
         channels,
+        height,
     )
-    block = direct.TILE_W, direct.TILE_H
+    block = direct.TILE_W, height
     tiles = ceil_div(out[0], block[1]), ceil_div(out[1], block[0])
     grid = (like.shape[0] * groups * ceil_div(written, channels), *tiles)
     run = launcher(name, "tiled", kernel, grid, block)

@@ -16,13 +16,13 @@ import math
 
 from kernels.launchers.common import MAX_GRID_YZ, Pair, ceil_div
 from kernels.launchers.conv_planes import Windows
-from kernels.launchers.conv_tiled import tile_channels
+from kernels.launchers.conv_tiled import tile_channels, tile_height
 from kernels.simt import cuda
 from kernels.support import processor
 
 FULL_WARP = 0xFFFFFFFF
-TILE_W, TILE_H = 16, 8
-MOST_HALO = 6 * TILE_W * TILE_H  # elements that are loaded for a tile
+TILE_W = 16
+MOST_HALO = 768  # elements that are loaded for a tile
 
 
 @functools.cache
@@ -52,13 +52,15 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 @functools.cache
-def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int):
-    """Block (TILE_W, TILE_H): a tile of outputs for `channels` output channels of one group.
+def tiled_forward(
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
+):
+    """Block (TILE_W, height): a tile of outputs for `channels` output channels of one group.
 
     Grid (images * groups * channel tiles, row tiles, column tiles).
     """
     (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
-    halo_h = (TILE_H - 1) * sh + (kh - 1) * dh + 1
+    halo_h = (height - 1) * sh + (kh - 1) * dh + 1
     halo_w = (TILE_W - 1) * sw + (kw - 1) * dw + 1
 
     @cuda.jit
@@ -71,11 +73,11 @@ def tiled_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: b
         image_group = cuda.blockIdx.x // tiles
         n, group = image_group // groups, image_group % groups
         first = (cuda.blockIdx.x % tiles) * channels
-        oh0, ow0 = cuda.blockIdx.y * TILE_H, cuda.blockIdx.z * TILE_W
+        oh0, ow0 = cuda.blockIdx.y * height, cuda.blockIdx.z * TILE_W
         for o in range(channels):
             acc[o] = acc_t(0)
         for c in range(w.shape[1]):
-            for i in range(ty, halo_h, TILE_H):
+            for i in range(ty, halo_h, height):
                 h = oh0 * sh + i - pad_h
                 for j in range(tx, halo_w, TILE_W):
                     v = ow0 * sw + j - pad_w
@@ -103,7 +105,7 @@ def tiles_pay(windows: Windows, gpu: bool) -> bool:
     """Whether `tiled` is to be used: on CPUs, for few terms and outputs that fill their tiles.
     (Where implicit_gemm and batch_gemm take over was measured with AVX2 and with AVX-512.)"""
     (read, written), taps = windows.channels, math.prod(windows.kernel)
-    tile, spread = (TILE_H, TILE_W), windows.stride
+    tile, spread = (tile_height(windows.out[0]), TILE_W), windows.stride
     halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
     if gpu or halo > MOST_HALO or read > max(8, 2 * taps) or max(windows.out) > MAX_GRID_YZ:
         return False
