@@ -18,11 +18,6 @@ def tiling(m: int, n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
     return (ceil_div(n, _COLUMNS), ceil_div(m, ROWS)), block, tile
 
 
-def pays(terms: int, columns: int, gpu: bool) -> bool:
-    """Whether batch_gemm is to be used: implicit_gemm is what was measured."""
-    return False
-
-
 def batch_gemm(acc_t, bx: int, by: int, rm: int, rn: int, tk: int, has_bias: bool) -> Kernel:
     """kernel(left, right, bias, out, rows, places, terms, right_terms, span, groups, n, left_group,
     right_group, out_group, out_split, column)."""

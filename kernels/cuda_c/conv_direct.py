@@ -6,7 +6,6 @@ import numpy as np
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
-from kernels.launchers.conv_planes import Windows
 
 TILE_W = 16
 _kernel = family("conv_direct.cu")
@@ -34,11 +33,6 @@ def tiled_forward(
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
     constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height)
     return _kernel("tiled_forward", (0,), constants, _forward)
-
-
-def tiles_pay(windows: Windows, gpu: bool) -> bool:
-    """Whether `tiled` is to be used: implicit_gemm is what was measured."""
-    return False
 
 
 def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair) -> Kernel:

@@ -27,7 +27,14 @@ import math
 from numpy import float32, ndarray
 
 from kernels.families import Family, Operation, Shape, as_for, floats, normal, ones
-from kernels.launchers import conv_batch, conv_gemm, conv_mma, conv_product, conv_tiled
+from kernels.launchers import (
+    conv_batch,
+    conv_costs,
+    conv_gemm,
+    conv_mma,
+    conv_product,
+    conv_tiled,
+)
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
@@ -77,7 +84,7 @@ LAUNCHERS = {
 }
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins; on a CPU
-LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights
+LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights; CUDA C
 
 
 def _check_geometry(name: str, geo: Geometry) -> None:
@@ -139,12 +146,10 @@ def _version(
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
-    if windows and dialect.conv_direct.tiles_pay(windows, gpu):
-        return "tiled"
-    # implicit_gemm has rows for the phases of a stride, about half of whose terms are zeros
-    more = 2 if windows and windows.channels[1] > rows else 1
-    if dialect.conv_batch.pays(terms, more * rows, gpu):
-        return "batch_gemm"
+    if not gpu and dialect.name == "numba":
+        if windows is None:
+            return conv_costs.cheapest_of_weights(dialect, geo)
+        return conv_costs.cheapest(dialect, geo, windows, simple is BACKWARD_DATA)
     few = rows < MIN_GEMM_CHANNELS and (gpu or (windows and terms < LONG_SUM))
     return "direct" if few else "implicit_gemm"
 

@@ -12,17 +12,12 @@ Kernel size, stride and dilation are constants of a kernel: their loops unroll.
 from __future__ import annotations
 
 import functools
-import math
 
-from kernels.launchers.common import MAX_GRID_YZ, Pair, ceil_div
-from kernels.launchers.conv_planes import Windows
-from kernels.launchers.conv_tiled import tile_channels, tile_height
+from kernels.launchers.common import Pair
 from kernels.simt import cuda
-from kernels.support import processor
 
 FULL_WARP = 0xFFFFFFFF
 TILE_W = 16
-MOST_HALO = 768  # elements that are loaded for a tile
 
 
 @functools.cache
@@ -99,23 +94,6 @@ def tiled_forward(
                     y[n, oc, oh0 + ty, ow0 + tx] = v
 
     return conv2d_tiled
-
-
-def tiles_pay(windows: Windows, gpu: bool) -> bool:
-    """Whether `tiled` is to be used: on CPUs, for few terms and outputs that fill their tiles.
-    (Where implicit_gemm and batch_gemm take over was measured with AVX2 and with AVX-512.)"""
-    (read, written), taps = windows.channels, math.prod(windows.kernel)
-    tile, spread = (tile_height(windows.out[0]), TILE_W), windows.stride
-    halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
-    if gpu or halo > MOST_HALO or read > max(8, 2 * taps) or max(windows.out) > MAX_GRID_YZ:
-        return False
-    if read == written == 1:
-        return True  # depthwise: a product would have one row
-    sizes = zip((*windows.out, written), (*tile, tile_channels(written)))
-    computed = math.prod(ceil_div(n, tile) * tile for n, tile in sizes)
-    most = 72 if processor.vector_registers().floats < 16 else 190
-    results = math.prod(windows.out) * written
-    return spread == (1, 1) and read * taps * computed <= most * results
 
 
 @functools.cache

@@ -25,7 +25,15 @@ from kernels.simt.api.launch import Kernel
 DIALECTS = ("numba", "cupy")
 # of the launchers
 HELPERS = {"attention_tiles", "common", "conv_batch", "conv_gemm", "conv_mma", "conv_phases"}
-HELPERS |= {"conv_planes", "conv_product", "conv_tiled", "determinism", "expression", "layout"}
+HELPERS |= {
+    "conv_costs",
+    "conv_planes",
+    "conv_product",
+    "conv_tiled",
+    "determinism",
+    "expression",
+    "layout",
+}
 HELPERS |= {"plans", "relaunch", "relaunch_on_gpu"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
