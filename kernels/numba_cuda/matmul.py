@@ -104,6 +104,7 @@ def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
     """Block (TILE, TILE): the classic shared tile, one result per thread.
 
     A tile of a transposed `a` has the layout of `a`, so that the loads of a warp are contiguous.
+    Beyond the last term a thread may load anything: no more terms are added than there are.
     """
 
     @cuda.jit
@@ -117,19 +118,23 @@ def tiled(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         k = a.shape[1] if trans_a else a.shape[2]
         za = z if a.shape[0] > 1 else 0
         zb = z if b.shape[0] > 1 else 0
+        last = max(0, k - 1)
         acc = acc_t(0)
         for k0 in range(0, k, TILE):
             a_tile[ty, tx] = acc_t(0)
             b_tile[ty, tx] = acc_t(0)
             if trans_a:
-                if k0 + ty < k and row0 + tx < m:
-                    a_tile[ty, tx] = acc_t(a[za, k0 + ty, row0 + tx])
-            elif row < m and k0 + tx < k:
-                a_tile[ty, tx] = acc_t(a[za, row, k0 + tx])
-            if k0 + ty < k and col < n:
-                b_tile[ty, tx] = acc_t(b[zb, col, k0 + ty] if trans_b else b[zb, k0 + ty, col])
+                if row0 + tx < m:
+                    a_tile[ty, tx] = acc_t(a[za, min(k0 + ty, last), row0 + tx])
+            elif row < m:
+                a_tile[ty, tx] = acc_t(a[za, row, min(k0 + tx, last)])
+            if trans_b:
+                if k0 + ty < k and col < n:
+                    b_tile[ty, tx] = acc_t(b[zb, col, k0 + ty])
+            elif col < n:
+                b_tile[ty, tx] = acc_t(b[zb, min(k0 + ty, last), col])
             cuda.syncthreads()
-            for kk in range(TILE):
+            for kk in range(min(TILE, k - k0)):
                 av = a_tile[kk, ty] if trans_a else a_tile[ty, kk]
                 acc += av * b_tile[kk, tx]
             cuda.syncthreads()
@@ -177,7 +182,7 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
                 if at < k and col < n:
                     b_tile[ty + r, tx] = acc_t(b[zb, col, at] if trans_b else b[zb, at, col])
             cuda.syncthreads()
-            for kk in range(TILE):
+            for kk in range(min(TILE, k - k0)):
                 av = a_tile[kk, ty] if trans_a else a_tile[ty, kk]
                 acc += av * b_tile[kk, tx]
             cuda.syncthreads()

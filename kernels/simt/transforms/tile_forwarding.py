@@ -35,6 +35,7 @@ from kernels.simt.ir.nodes import (
 )
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.block_interleave import index_parts, passed_on, stored_array
+from kernels.simt.transforms.clamps import Unclamped
 from kernels.simt.transforms.storage import dominates
 
 _NUMBERS = {types.float32, types.float64, *types.integer_domain}
@@ -206,8 +207,8 @@ class Source:
             at = _Substitution(dict(zip(self.owner, index)))
             return call(cast, at.visit(clone(self.value)))
 
-        rewrite = _Reads(self.tile.name, load_for)
-        return [rewrite.visit(stmt) for stmt in body]
+        rewrite, unclamped = _Reads(self.tile.name, load_for), Unclamped(self.program, self.facts)
+        return [unclamped.visit(rewrite.visit(stmt)) for stmt in body]
 
 
 class _Substitution(ast.NodeTransformer):

@@ -89,7 +89,7 @@ def launch() -> None:
     for count in (32, 16):
         filters = np.ones((count, 16, 3, 3), np.float32)
         kernels.conv2d(images, filters, version="implicit_gemm")
-    kernels.conv2d(images, filters, version="batch_gemm")
+        kernels.conv2d(images, filters, version="batch_gemm")
 
 
 def write_listings(other: Processor, folder: Path) -> None:

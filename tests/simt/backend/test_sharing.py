@@ -69,7 +69,7 @@ def test_each_block_runs_once(blocks):
         owners[blocks, 32]._cost = LONG
         owners[blocks, 32](x, numbers)
         assert (x == turn).all() and (numbers == np.arange(blocks)).all()
-    assert helped() >= 2
+    assert helped() >= min(2, blocks - 1)
 
 
 def test_several_threads_take_part():
