@@ -28,27 +28,22 @@ class Unclamped(ast.NodeTransformer):
         name, bounds = counter(node), range_arguments(node)
         changed = {defined(stmt) for stmt in statements(node.body)}
         if len(bounds) == 1 and name not in changed:
-            parts = self._among(bounds[0], _LEAST)
-            differences = [
-                p for p in parts if isinstance(p, ast.BinOp) and isinstance(p.op, ast.Sub)
-            ]
-            self.ends[name] = [
-                (ast.dump(d.right), d.left)
-                for d in differences
-                if not changed & {n.id for n in ast.walk(d) if isinstance(n, ast.Name)}
-            ]
+            for part in self._among(bounds[0], _LEAST):
+                read = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
+                match part:
+                    case ast.BinOp(end, ast.Sub(), start) if not changed & read:
+                        self.ends.setdefault(name, []).append((ast.dump(start), end))
         self.generic_visit(node)
         self.ends.pop(name, None)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        parts = self._among(node, _LEAST)
-        if len(parts) == 2 and isinstance(sum_ := parts[0], ast.BinOp):
-            i = getattr(sum_.right, "id", None)
-            for start, end in self.ends.get(i, ()) if isinstance(sum_.op, ast.Add) else ():
-                if ast.dump(sum_.left) == start and self._reaches(parts[1], end):
-                    return sum_
+        match self._among(node, _LEAST):
+            case [ast.BinOp(left, ast.Add(), ast.Name(i)) as plain, last]:
+                for start, end in self.ends.get(i, ()):
+                    if ast.dump(left) == start and self._reaches(last, end):
+                        return plain
         return node
 
     def _among(self, node: ast.expr, names: tuple[str, ...]) -> list[ast.expr]:
@@ -65,14 +60,10 @@ class Unclamped(ast.NodeTransformer):
             return value is not None and self._reaches(value, end)
         if greatest := self._among(last, _GREATEST):
             return any(self._reaches(part, end) for part in greatest)
-        return (
-            isinstance(last, ast.BinOp)
-            and isinstance(last.op, ast.Sub)
-            and isinstance(last.right, ast.Constant)
-            and last.right.value == 1
-            and ast.dump(last.left) == ast.dump(end)
-            and all(self._is_fixed(n.id) for n in ast.walk(end) if isinstance(n, ast.Name))
-        )
+        match last:
+            case ast.BinOp(stop, ast.Sub(), ast.Constant(1)) if ast.dump(stop) == ast.dump(end):
+                return all(self._is_fixed(n.id) for n in ast.walk(end) if isinstance(n, ast.Name))
+        return False
 
     def _once(self, name: str) -> ast.expr | None:
         """What a variable is, that is assigned to once, outside of loops."""
