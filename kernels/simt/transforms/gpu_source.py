@@ -176,6 +176,8 @@ class _Rewriter(ast.NodeTransformer):
             i = next_; next_ += step
             ...
         """
+        if (versions := self._of_two_lengths(node)) is not None:
+            return self.visit(versions)
         arguments, step = self._range(node)
         counter = step and self._fits_a_counter(arguments)
         node.iter = self.visit(node.iter)
@@ -200,6 +202,29 @@ class _Rewriter(ast.NodeTransformer):
         for statement in (*before, loop, *turn):
             ast.copy_location(statement, node)
         return [*before, loop]
+
+    def _of_two_lengths(self, node: ast.For) -> ast.If | None:
+        """`for i in range(min(n, rest))`, where n is a known number, as a loop of n turns, which
+        LLVM unrolls, and one of fewer. None for other loops, and with barriers or shuffles."""
+        match self._range(node)[0]:
+            case [ast.Call(func=ast.Name(id=name), args=[n, rest], keywords=[])]:
+                known = self.ranges.of(n)
+                plain = name not in self.ranges.values and resolve.lookup(self.func, name) is min
+            case _:
+                return None
+        methods = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        apart = not node.orelse and not any("sync" in method for method in methods)
+        if not (plain and apart and known and known.low == known.high):
+            return None
+        count: ast.expr = ast.Constant(int(known.low))
+        whole, fewer = (
+            ast.For(node.target, ast.Call(node.iter.func, [stop], []), body, [])  # type: ignore[attr-defined]
+            for stop, body in ((count, node.body), (rest, pickle.loads(pickle.dumps(node.body))))
+        )
+        found = ast.If(ast.Compare(rest, [ast.GtE()], [count]), [whole], [fewer])
+        for made in (found, whole, fewer):
+            ast.copy_location(made, node)
+        return ast.fix_missing_locations(found)
 
     def _is_natural(self, node: ast.expr) -> bool:
         known = self.ranges.of(node)

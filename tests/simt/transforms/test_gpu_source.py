@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import math
 import random
@@ -77,7 +78,19 @@ def halves(x, out, n):
             out[i] += v // 0.7 + v % 0.7
 
 
-CASES = [loops, divisions, guarded, negative, halves]
+def tiles(x, out, n):
+    for start in range(0, n, WIDTH):
+        total = 0
+        for i in range(min(WIDTH, n - start)):
+            total += x[start + i] * (i + 1)
+            if total > 40:
+                break
+        out[start % out.size] += total
+        for i in range(min(n - start, WIDTH)):
+            out[i % out.size] += i
+
+
+CASES = [loops, divisions, guarded, negative, halves, tiles]
 
 
 @pytest.mark.parametrize("func", CASES, ids=lambda f: f.__name__)
@@ -208,3 +221,10 @@ def test_recurrences_end():
 
     known = SourceRanges(counts, source.of(counts).tree).known
     assert known == {"n": None, "i": Range(0, math.inf), "j": Range(-math.inf, 0), "h": None}
+
+
+def test_a_tile_is_a_loop_of_constant_length():
+    tree = copy.deepcopy(source.of(tiles).tree)
+    text = ast.unparse(gpu_source._Rewriter(tiles, SourceRanges(tiles, tree)).visit(tree))
+    assert text.count("while ") == 4  # the tiles, a whole one, a part of one, and the other loop
+    assert text.count(f"< {WIDTH}") == 1
