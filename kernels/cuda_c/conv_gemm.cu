@@ -67,35 +67,31 @@ implicit_gemm(const T* w, const P* planes, const unsigned* offset, const T* bias
             for (int q = tx; q < TN; q += BX) p_tile[i][q] = q < live ? A(start[q]) : A(0);
         }
         __syncthreads();
-        // On a CPU one loop inside another, and the tiles read in place: g++ makes vectors of that. A
-        // GPU loads the next terms while it multiplies these, and its threads' columns are packs of
-        // 16 bytes side by side: no two threads of a warp want the same bank of shared memory.
 #ifdef MINIGRAD_ON_CPU
-        #pragma unroll 1
+        multiply_tiles<W, W>(sum, p_tile, w_tile, tx * RN, ty * RM);
 #else
+        // The next terms are loaded while these are multiplied, and threads' columns are packs of 16
+        // bytes side by side: no two threads of a warp want the same bank of shared memory.
+        static_assert(RN % W == 0, "whole packs");
         #pragma unroll 8
-#endif
         for (int i = 0; i < TK; ++i) {
             #pragma unroll
             for (int q = 0; q < RN; ++q) {
-#ifdef MINIGRAD_ON_CPU
-                const A value = p_tile[i][tx * RN + q];
-#else
-                static_assert(RN % W == 0, "whole packs");
                 const A value = p_tile[i][q / W * W * BX + tx * W + q % W];
-#endif
                 #pragma unroll
                 for (int r = 0; r < RM; ++r) sum[q][r] += w_tile[i][ty * RM + r] * value;
             }
         }
+#endif
         __syncthreads();
     }
     const long long zo = SPLIT ? (long long)blockIdx.z * (gridDim.x / tiles) + z : z;
-    #pragma unroll
-    for (int q = 0; q < RN; ++q) {
 #ifdef MINIGRAD_ON_CPU
+    for (int q = 0; q < RN; ++q) {
         const int at = q0 + tx * RN + q, oh = at / width, ow = at % width;
 #else
+    #pragma unroll
+    for (int q = 0; q < RN; ++q) {
         const int at = q0 + q / W * W * BX + tx * W + q % W, oh = at / width, ow = at % width;
 #endif
         if (at >= positions || ow >= out_w) continue;

@@ -15,7 +15,9 @@ def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:
     if gpu:  # 8 x 8 results a thread; fewer rows than that for few channels
         by, rm = 16 if channels > 64 else 8, 8 if channels > 32 else 4
         return GemmTile(16, by, rm, 8 if positions > 64 else 4, 16)
-    return GemmTile(4, min(4, ceil_div(channels, 16)), 16, 8, 16 if terms <= 16 else 32)
+    rm = 8 if channels <= 8 else 16 if channels <= 16 else 32
+    rn = 64 if positions > 32 else 32
+    return GemmTile(1, min(2, ceil_div(channels, rm)), rm, rn, 16 if terms <= 16 else 32)
 
 
 def grad_tile(channels: int, terms: int, positions: int, gpu: bool) -> GradTile:

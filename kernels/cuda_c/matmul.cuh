@@ -30,6 +30,9 @@ __device__ __forceinline__ void store_pair(U* c, const T* bias, float x, float y
     }
 }
 
+#ifdef MINIGRAD_ON_CPU
+#include "matmul_cpu.cuh"
+#else
 // Copies the ROWS x COLS corner at (row0, col0) of a stored matrix x (rows, cols) to shared memory,
 // transposed or not, in packs of 16 bytes; zeros where x ends.
 template <int ROWS, int COLS, int THREADS, bool TRANSPOSED, int PITCH, class T, class A>
@@ -62,13 +65,8 @@ template <int APART_A, int APART_B, class A, int TK, int PITCH_A, int PITCH_B, i
 __device__ __forceinline__ void multiply_tiles(A (&sum)[RM][RN], A (&a_tile)[TK][PITCH_A],
                                                A (&b_tile)[TK][PITCH_B], int row_in, int col_in) {
     constexpr int W = 16 / sizeof(A);
-    // On a GPU packs of the next steps are read while those of this are multiplied; g++ makes vectors
-    // of the loops inside.
-#ifdef MINIGRAD_ON_CPU
-    #pragma unroll 1
-#else
+    // Packs of the next steps are read while those of this are multiplied.
     #pragma unroll 8
-#endif
     for (int i = 0; i < TK; ++i) {
         Pack<A, W> av[RM / W], bv[RN / W];
         #pragma unroll
@@ -99,6 +97,7 @@ __device__ __forceinline__ void store_results(U* c, const T* bias, const A (&sum
         }
     }
 }
+#endif
 
 // A warp's 32 threads are 4 x 8: its tile is 4 RM x 8 RN, and the warps of a block lie side by side,
 // ACROSS of them. The packs of neighbouring threads are neighbours, which no two banks of shared

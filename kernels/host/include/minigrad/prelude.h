@@ -35,4 +35,15 @@
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
 #define __CUDA_ARCH__ 800
-#define MINIGRAD_ON_CPU 1  // for loops that want to be written otherwise for g++
+
+// The bytes of the CPU's vectors, for loops that want to be written otherwise for it. Not for the
+// lab, which shows what a GPU does.
+#if !defined(MGH_RECORDING)
+#if defined(__AVX512F__)
+#define MINIGRAD_ON_CPU 64
+#elif defined(__AVX__)
+#define MINIGRAD_ON_CPU 32
+#else
+#define MINIGRAD_ON_CPU 16
+#endif
+#endif

@@ -328,11 +328,11 @@ struct __attribute__((aligned(4))) Small2 {
 };
 
 template <class F>
-struct Kind<Small<F>> {
+struct Kind<Small<F>, false> {
     static constexpr char kind = F::kind, element = F::kind;
 };
 template <class F>
-struct Kind<Small2<F>> : Vector<F::kind> {};
+struct Kind<Small2<F>, false> : Vector<F::kind> {};
 template <class F>
 struct ElementBytes<Small2<F>> {
     static constexpr int value = 2;
