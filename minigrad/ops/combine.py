@@ -277,7 +277,7 @@ def repeat_interleave(
     if dim is None:
         input, dim = input.reshape(-1), 0
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    counts = np.asarray(repeats.tolist() if isinstance(repeats, Tensor) else repeats)
+    counts = np.asarray(repeats.cpu()._array if isinstance(repeats, Tensor) else repeats)
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
