@@ -181,7 +181,8 @@ class ThreadLoopLower(KernelLower):
 
 
 def _only_copies(function: ir.Function) -> bool:
-    """Whether what the function stores into arrays has been loaded from arrays, or is constant."""
+    """Whether what the function stores into arrays has been loaded from arrays, without a choice
+    between elements, or is constant."""
     instructions = [one for block in function.blocks for one in block.instructions]
     stores = [one for one in instructions if isinstance(one, ir.StoreInstr)]
     assigned: dict[ir.Value, list[ir.Value]] = {}
@@ -196,7 +197,7 @@ def _only_copies(function: ir.Function) -> bool:
         seen.add(value)
         if isinstance(value, ir.CastInstr):
             values.append(value.operands[0])
-        elif isinstance(value, ir.LoadInstr) and value.operands[0] in assigned:
+        elif isinstance(value, ir.LoadInstr) and len(assigned.get(value.operands[0], ())) == 1:
             values += assigned[value.operands[0]]
         elif not _touches_an_array(value):
             return False

@@ -159,3 +159,19 @@ def test_copies_by_index_are_not_gathered_where_that_is_slow(optimised, monkeypa
     assert ("+prefer-no-gather" in optimised[0]) == (factor is None)
     if factor is None:
         assert "masked.gather" not in optimised[0]
+
+
+def test_a_choice_between_elements_is_no_copy(optimised, monkeypatch):
+    monkeypatch.setattr(codegen, "_SLOW_GATHERS", True)
+
+    @cuda.jit
+    def choose(first, x, y, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] if first[i] else y[i]
+
+    x = np.arange(100, dtype=np.float32)
+    out = np.empty_like(x)
+    choose[1, 128](x > 50, x, -x, out)
+    assert (out == np.where(x > 50, x, -x)).all()
+    assert "prefer-no-gather" not in optimised[0]
