@@ -310,13 +310,10 @@ class ScatterReduce(Op):
     def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
         xp, out = array_module(x), dispatch.active.copy(x)
         region = tuple([slice(0, n) for n in index.shape])
+        parts = [index.astype(np.int64) if d == dim else p for d, p in enumerate(xp.ogrid[region])]
         strides = [math.prod(out.shape[d + 1 :]) for d in range(out.ndim)]
-        # in the flat array, where ufunc.at is fastest
-        places = xp.multiply(index, strides[dim], dtype=np.int64)
-        for d, (grid, stride) in enumerate(zip(xp.ogrid[region], strides, strict=True)):
-            if d != dim:
-                places += grid * stride
-        places, used = places.reshape(-1), src[region].reshape(-1)
+        places = sum(p * s for p, s in zip(parts, strides)).reshape(-1)  # flat: ufunc.at is fast
+        used = src[region].reshape(-1)
         if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
             host = out.get()
             np.multiply.at(host.reshape(-1), places.get(), used.get())
