@@ -47,9 +47,12 @@ class Window(NamedTuple):
 SCATTER_BLOCK = 128
 
 
-def _tiling(planes: int, height: int, width: int):
-    """Grid and block for one thread a pixel."""
-    bx = wide_enough("pooling", width, 8 if width <= 8 else 16 if width <= 16 else 32)
+def _tiling(like, planes: int, height: int, width: int):
+    """Grid and block for one thread a pixel, where `like` lies."""
+    bx = 8 if width <= 8 else 16 if width <= 16 else 32
+    if width < bx and not on_gpu(like):
+        bx = width  # rows of threads that are not full are not vectors on a CPU
+    bx = wide_enough("pooling", width, bx)
     by = min(max(256 // bx, 1), 1 << max(height - 1, 0).bit_length())
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
@@ -123,7 +126,7 @@ def _plan_max(dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: boo
     out = _output("max_pool2d", x.shape, window, padding, ceil_mode)
     inside = _never_leaves(x.shape, window, padding, out)
     kernel = dialect.pool.max_forward(dialect.common.scalar_type(x.dtype), window, inside)
-    run = launcher("max_pool2d", "window", kernel, *_tiling(x.shape[0] * x.shape[1], *out))
+    run = launcher("max_pool2d", "window", kernel, *_tiling(x, x.shape[0] * x.shape[1], *out))
     shape = (*x.shape[:2], *out)
 
     def forward(x):
@@ -189,9 +192,9 @@ def _plan_max_backward(
     planes, acc_t = x_shape[0] * x_shape[1], dialect.common.scalar_type(g.dtype)
     if version == "owner":
         steps = (ceil_div(x_shape[2 + i] + padding[i], window.stride[i]) for i in range(2))
-        kernel, tiling = dialect.pool.max_owner(acc_t, window, *padding), _tiling(planes, *steps)
+        kernel, tiling = dialect.pool.max_owner(acc_t, window, *padding), _tiling(g, planes, *steps)
     elif version == "gather":
-        kernel, tiling = dialect.pool.max_gather(acc_t, window), _tiling(planes, *x_shape[2:])
+        kernel, tiling = dialect.pool.max_gather(acc_t, window), _tiling(g, planes, *x_shape[2:])
     elif version == "plane":
         kernel, tiling = dialect.pool.max_plane(acc_t), (planes, 1)
     else:
@@ -252,7 +255,7 @@ def _plan_avg(
     kernel = dialect.pool.avg_forward(
         dialect.common.scalar_type(x.dtype), window, include_pad, divisor
     )
-    run = launcher("avg_pool2d", "window", kernel, *_tiling(x.shape[0] * x.shape[1], *out))
+    run = launcher("avg_pool2d", "window", kernel, *_tiling(x, x.shape[0] * x.shape[1], *out))
     shape = (*x.shape[:2], *out)
 
     def forward(x):
@@ -295,7 +298,7 @@ def _plan_avg_backward(
     kernel = dialect.pool.avg_gather(
         dialect.common.scalar_type(g.dtype), window, include_pad, divisor
     )
-    run = launcher(name, "gather", kernel, *_tiling(x_shape[0] * x_shape[1], *x_shape[2:]))
+    run = launcher(name, "gather", kernel, *_tiling(g, x_shape[0] * x_shape[1], *x_shape[2:]))
 
     def backward(g):
         dx = empty(x_shape, g.dtype, g)

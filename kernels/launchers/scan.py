@@ -31,8 +31,7 @@ EXTREMA = {
     "shuffle": "warps exchange values and places in registers, then all take the winner so far"
 }
 THREADS = 256
-CPU_ROWS = 4  # that a block on a CPU takes, a thread each: one after the other, as sums are fastest
-EXTREMA_ROWS = 8  # ... of extrema, which are compared and chosen among side by side
+CPU_ROWS = 4  # that a block on a CPU takes, a thread each: one after the other is fastest
 SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for more blocks on a GPU
 LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
@@ -106,7 +105,7 @@ def _combined(dialect: Dialect, name: str, x, axis: int, version: str | None):
     if inner == 1 and (version is not None or on_gpu(x)):
         _scan_rows(dialect, name, flat, out.ravel(), length, version or "shuffle")
         return out
-    grid, threads = _columns(x, length, inner, CPU_ROWS)
+    grid, threads = _columns(x, length, inner)
     if _rows_are_better(x, length, grid):
         rows = _combined(dialect, name, copy(dialect, x.swapaxes(axis, -1)), -1, None)
         return copy(dialect, rows.swapaxes(axis, -1))
@@ -122,9 +121,9 @@ def _sizes(x, axis: int) -> tuple[int, int]:
     return x.shape[axis] if x.ndim else 1, math.prod(x.shape[axis + 1 :])
 
 
-def _columns(x, length: int, inner: int, rows: int) -> tuple[int, int]:
-    """Blocks and their threads, one per column; `rows` where a column is a row in memory."""
-    threads = rows if inner == 1 else THREADS
+def _columns(x, length: int, inner: int) -> tuple[int, int]:
+    """Blocks and their threads, one per column."""
+    threads = CPU_ROWS if inner == 1 else THREADS
     return ceil_div(x.size // length, threads), threads
 
 
@@ -181,7 +180,7 @@ def _extrema(dialect: Dialect, name: str, x, axis: int, version: str | None):
     if inner == 1 and (version is not None or on_gpu(x)):
         _scan_extrema(dialect, name, flat, None, *results, length)
         return values, places
-    grid, threads = _columns(x, length, inner, EXTREMA_ROWS)
+    grid, threads = _columns(x, length, inner)
     if _rows_are_better(x, length, grid):
         found = _extrema(dialect, name, copy(dialect, x.swapaxes(axis, -1)), -1, None)
         values, places = (copy(dialect, rows.swapaxes(axis, -1)) for rows in found)

@@ -79,6 +79,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
+    if matrix and version is None and min(matrix[1:]) < SHORT and not on_gpu(x):
+        matrix = None  # most of a tile would be empty
     if matrix is None:
         if version is not None:
             raise ValueError(

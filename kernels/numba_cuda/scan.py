@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels.launchers.reduction import accumulator_dtype
 from kernels.launchers.scan import THREADS
 from kernels.numba_cuda.common import array, signature
 from kernels.numba_cuda.reduction import functions
@@ -285,11 +286,35 @@ def extrema_offsets_kernel(line: str, dtype: np.dtype) -> Callable:
     return cuda.jit(signature(*kinds, *["int64"] * 3))(spread_extrema)
 
 
+def _rank(line: str, dtype: np.dtype) -> Callable:
+    """The device function that makes of an element an integer, which is larger if it wins.
+
+    A CPU compares and chooses integers in two cycles, floats in ten.
+    """
+    A = accumulator_dtype(line, dtype).type
+    K = np.int32 if np.dtype(A).itemsize < 8 and A is not np.uint32 else np.int64
+    TOP, FLIP = np.iinfo(K).max, K(-1 if line == "argmin" else 0)
+    SIGN = K(np.iinfo(K).bits - 1)
+    bits = cuda.libdevice.double_as_longlong if A is np.float64 else cuda.libdevice.float_as_int
+
+    @cuda.jit(device=True)
+    def rank_of_float(x):
+        found = bits(x + A(0))  # -0 becomes 0
+        found = found ^ ((found >> SIGN) & K(TOP)) ^ FLIP
+        return K(TOP) if x != x else found
+
+    @cuda.jit(device=True)
+    def rank_of_integer(x):
+        return K(x) ^ FLIP
+
+    return rank_of_float if np.dtype(A).kind == "f" else rank_of_integer
+
+
 @functools.cache
 def extrema_columns_kernel(line: str, dtype: np.dtype) -> Callable:
     """kernel(x, values, places, length, inner) over (outer, length, inner): a thread per column."""
     f = functions(line, dtype, dtype, True, False)
-    load, takes, A, START = f.load, _takes(line), f.accumulator, f.start
+    load, takes, A, START, rank = f.load, _takes(line), f.accumulator, f.start, _rank(line, dtype)
 
     def scan_extrema_columns(x, values, places, length, inner):
         column = cuda.grid(1)
@@ -297,10 +322,16 @@ def extrema_columns_kernel(line: str, dtype: np.dtype) -> Callable:
             outer = column // inner
             start = outer * length * inner + column % inner
             best = A(START)
+            highest = rank(best)
             place = np.int64(0)
             for k in range(length):
                 value = load(x[start + k * inner])
-                later = takes(best, value)
+                if inner == 1:  # a row: elements wait for those before, with no other column
+                    ranked = rank(value)
+                    later = ranked >= highest
+                    highest = ranked if later else highest
+                else:
+                    later = takes(best, value)
                 best = value if later else best
                 place = k if later else place
                 values[start + k * inner] = best

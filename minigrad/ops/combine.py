@@ -14,10 +14,10 @@ from minigrad import dtypes
 from minigrad._names import kind
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.inplace import inplace
+from minigrad.ops.inplace import inplace, is_zero
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import expand, sizes
-from minigrad.ops.views import Cat, Stack
+from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
 
@@ -47,7 +47,8 @@ class PadConstant(Op):
     @staticmethod
     def forward(x: Any, pads: tuple, value: float) -> Any:
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
-        out = array_module(x).full(shape, value, x.dtype)
+        xp = array_module(x)
+        out = xp.zeros(shape, x.dtype) if is_zero(value) else xp.full(shape, value, x.dtype)
         inside = tuple(
             [slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads, strict=True)]
         )
@@ -276,7 +277,7 @@ def repeat_interleave(
     if dim is None:
         input, dim = input.reshape(-1), 0
     n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    counts = np.asarray(repeats.tolist() if isinstance(repeats, Tensor) else repeats)
+    counts = np.asarray(repeats.cpu()._array if isinstance(repeats, Tensor) else repeats)
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
@@ -326,13 +327,12 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     places = normalize_dim(dim1, ndim), normalize_dim(dim2, ndim)
     if places[0] == places[1]:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    if places != (ndim - 2, ndim - 1):
-        offset = offset if places[0] < places[1] else -offset
-        return diag_embed(input, offset).movedim((-2, -1), sorted(places))
     size = input._array.shape[-1] + abs(offset)
-    rows = pad_constant(input, (max(-offset, 0), max(offset, 0)))  # one value per row
-    eye = wrap(array_module(input._array).eye(size, k=offset, dtype=bool))
-    return rows.unsqueeze(-1).masked_fill(~eye, 0)
+    shape = list(input._array.shape[:-1])
+    for place in sorted(places):
+        shape.insert(place, size)
+    attrs = {"offset": offset, "dim1": places[0], "dim2": places[1]}
+    return ZerosExceptView.apply(input, view=Diagonal, attrs=attrs, shape=tuple(shape))
 
 
 @export(method=False)

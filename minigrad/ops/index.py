@@ -17,7 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, Take, flat_positions, getitem, parse
+from minigrad.ops.getitem import Put, Take, flat_positions, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -310,17 +310,18 @@ class ScatterReduce(Op):
     def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
         xp, out = array_module(x), dispatch.active.copy(x)
         region = tuple([slice(0, n) for n in index.shape])
-        places = list(xp.ogrid[region]) if index.ndim else []
-        places[dim] = index
-        used = src[region]
+        parts = [index.astype(np.int64) if d == dim else p for d, p in enumerate(xp.ogrid[region])]
+        strides = [math.prod(out.shape[d + 1 :]) for d in range(out.ndim)]
+        places = sum(p * s for p, s in zip(parts, strides)).reshape(-1)  # flat: ufunc.at is fast
+        used = src[region].reshape(-1)
         if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
             host = out.get()
-            np.multiply.at(host, tuple(place.get() for place in places), used.get())
+            np.multiply.at(host.reshape(-1), places.get(), used.get())
             out.set(host)
             return out
         ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
         with np.errstate(invalid="ignore"):  # NaN wins quietly
-            ufunc.at(out, tuple(places), used)
+            ufunc.at(out.reshape(-1), places, used)
         return out
 
     @staticmethod
@@ -684,8 +685,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     input, mask = input.expand(shape), mask.expand(shape)
     if not shape:
         return _masked_scatter(input.reshape(1), mask.reshape(1), source).reshape(())
-    tensors = parse(input, (mask,))[1]
-    flat = flat_positions(shape, tensors)
+    flat = array_module(input._array).asarray(mask._array).reshape(-1).nonzero()[0]
     if source._array.size < flat.size:
         raise RuntimeError(
             f"masked_scatter: expected {flat.size} or more elements in source, got {source.numel()}"

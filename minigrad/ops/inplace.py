@@ -8,6 +8,7 @@ operation. This file adds the checks, the version counter, and for a view a new 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -129,6 +130,16 @@ def _is_large_view(array: Any) -> bool:
     return not array.flags.c_contiguous and 0 not in array.strides
 
 
+def _is_large(array: Any) -> bool:
+    """Whether the array is one piece of memory on the CPU, of more than a few microseconds."""
+    return type(array) is np.ndarray and array.nbytes >= 1 << 14 and array.flags.c_contiguous
+
+
+def is_zero(value: Any) -> bool:
+    """Whether this is a real number of which all bytes are zeros."""
+    return isinstance(value, int | float) and value == 0 and math.copysign(1, value) == 1
+
+
 def write(target: Tensor, array: Any) -> None:
     """Copy elements into a tensor's memory and increment its version."""
     if not getattr(target._array.flags, "writeable", True):  # CuPy arrays don't have this flag
@@ -139,7 +150,10 @@ def write(target: Tensor, array: Any) -> None:
     if mode.recorder is None:
         if _is_large_view(array) and target._array.dtype == array.dtype:
             array = dispatch.active.copy(array)  # by a transpose in tiles, if it is one
-        target._array[...] = array
+        if is_zero(array) and _is_large(target._array):
+            target._array.view(np.uint8).fill(0)  # by memset
+        else:
+            target._array[...] = array
     else:
         mode.recorder.write(target._array, array)
     target._counter[0] += 1

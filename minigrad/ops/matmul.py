@@ -16,7 +16,8 @@ from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.ops.views import Diagonal, ZerosExceptView
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
 
@@ -366,6 +367,30 @@ def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     return POINTWISE["add"](base if beta == 1 else base * beta, product)
 
 
+class Trace(Op):
+    """Sum of the diagonal of a matrix."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        if x.dtype.kind == "c":
+            return array_module(x).asarray(x.trace())
+        return dispatch.together(_trace, x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        shape = ctx.shapes[0]
+        attrs, sizes = {"offset": 0, "dim1": 0, "dim2": 1}, (min(shape),)
+        g = g.expand(sizes)
+        return (ZerosExceptView.apply(g, view=Diagonal, attrs=attrs, shape=shape),)
+
+
+def _trace(x: Any) -> Any:
+    dtype = x.dtype if x.dtype.kind not in "iu" else np.dtype(np.int64)
+    return dispatch.active.reduce("sum", x.diagonal(), None, False, dtype)
+
+
 @export()
 @autocasts
 def trace(input: Tensor) -> Tensor:
@@ -374,7 +399,7 @@ def trace(input: Tensor) -> Tensor:
         raise RuntimeError("trace: expected a matrix")
     if input._array.dtype.kind == "b":
         raise dtypes.refused("trace", input._array.dtype)
-    return input.diagonal().sum()
+    return Trace.apply(input)
 
 
 @export(method=False)
@@ -454,8 +479,13 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.size(place)} and "
             f"{other.size(place)}"
         )
+    a, b = (_next_two(x.movedim(place, 0)) for x in (input, other))
     mul, sub = POINTWISE["mul"], POINTWISE["sub"]
-    return sub(
-        mul(input.roll(-1, place), other.roll(1, place)),
-        mul(input.roll(1, place), other.roll(-1, place)),
-    )
+    product = sub(mul(a[0], b[1]), mul(a[1], b[0]))
+    return product.movedim(0, place).contiguous()
+
+
+def _next_two(x: Tensor) -> tuple[Tensor, Tensor]:
+    """For x of three parts: the next part in turn of each, and the one after that."""
+    parts = functions.cat((x, x.narrow(0, 0, 2)), 0)
+    return parts.narrow(0, 1, 3), parts.narrow(0, 2, 3)

@@ -318,23 +318,26 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     if h % oh == 0 and w % ow == 0:
         y, indices = max_pool2d(x, (h // oh, w // ow), return_indices=True)
     else:
-        y, indices = _unequal_maxima(x, oh, ow)
+        y, indices = _unequal_maxima(x, oh, ow, return_indices)
     if input._array.ndim == 3:
         y, indices = y.squeeze(0), indices.squeeze(0)
     return (y, indices) if return_indices else y
 
 
-def _unequal_maxima(x: Tensor, oh: int, ow: int) -> tuple[Tensor, Tensor]:
-    """By windows of one size: shorter ones have their last row or column several times."""
-    h, w = x._array.shape[2:]
-    xp = array_module(x._array)
+def _unequal_maxima(x: Tensor, oh: int, ow: int, return_indices: bool) -> tuple[Tensor, Tensor]:
+    """By windows of one size, along rows and then along columns: shorter ones have their last
+    element several times. The second result is only right with return_indices."""
+    xp, (h, w) = array_module(x._array), x._array.shape[2:]
     (rows, tall), (columns, wide) = _equal_windows(h, oh), _equal_windows(w, ow)
-    for dim, places in ((2, rows), (3, columns)):
-        x = x.index_select(dim, wrap(xp.asarray(places)))
-    best, at = max_pool2d(x, (tall, wide), return_indices=True)
-    width = len(columns)
-    row, column = xp.asarray(rows)[at._array // width], xp.asarray(columns)[at._array % width]
-    return best, wrap(row * w + column)
+    x = x.index_select(3, wrap(xp.asarray(columns)))
+    best, at = max_pool2d(x, (1, wide), return_indices=True)
+    best = best.index_select(2, wrap(xp.asarray(rows)))
+    best, found = max_pool2d(best, (tall, 1), return_indices=True)
+    if not return_indices:
+        return best, found
+    column = xp.asarray(columns)[at._array % len(columns)]
+    row = xp.asarray(rows)[found._array // ow]
+    return best, wrap(row * w + xp.take_along_axis(column, row, 2))
 
 
 def _equal_windows(n: int, out: int) -> tuple[np.ndarray, int]:

@@ -19,7 +19,7 @@ from minigrad.backends import array_module
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import averaging
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, functions, wrap
 
 _DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _MODES = ("nearest", "nearest-exact", "area", *_DIMENSIONS)
@@ -132,8 +132,8 @@ def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned:
     xp, axis = array_module(x._array), [-1 if d == dim else 1 for d in range(x._array.ndim)]
     for place, share in zip(places, shares, strict=True):
         chosen = x.index_select(dim, wrap(xp.asarray(place.clip(0, n - 1))))
-        part = chosen * wrap(xp.asarray(share.astype(x._array.dtype).reshape(axis)))
-        total = part if total is None else total + part
+        share = wrap(xp.asarray(share.astype(x._array.dtype).reshape(axis)))
+        total = chosen * share if total is None else functions.addcmul(total, chosen, share)
     return total
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,18 +74,13 @@ def grid_sample(
     if mode == "nearest":
         with no_grad():
             nearest = [POINTWISE["round"](p) for p in places]
-        return _at(input, nearest)
+        return _weighted(input, [[(p, 1.0)] for p in nearest])
     with no_grad():
         lower = [POINTWISE["floor"](p) for p in places]
-    total: Any = None
-    for corner in itertools.product((0, 1), repeat=dims):
-        share: Any = 1.0
-        for p, low, up in zip(places, lower, corner, strict=True):
-            share = share * ((p - low) if up else (low + 1 - p))
-        value = _at(input, [low + up for low, up in zip(lower, corner, strict=True)])
-        part = value * share.unsqueeze(1)
-        total = part if total is None else total + part
-    return total
+    return _weighted(
+        input,
+        [[(low, low + 1 - p), (low + 1, p - low)] for p, low in zip(places, lower, strict=True)],
+    )
 
 
 def _check_grid(input: Tensor, grid: Tensor, dims: int, mode: str, padding_mode: str) -> None:
@@ -142,40 +139,51 @@ def _reflected(x: Tensor, low2: int, high2: int) -> Tensor:
     return minigrad.where(turns % 2 == 0, rest + low, span - rest + low)
 
 
-def _at(input: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """input at whole positions (x first), zero outside: (N, C, ...)."""
+def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Tensor:
+    """The sum of input at whole positions times shares, zero outside: (N, C, ...).
+
+    parts: per dimension, x first, pairs of positions (N, ...) along it and their shares; each
+    combination of one pair per dimension counts.
+    """
     n, c, *size = input._array.shape
+    inside = [
+        [_inside(place, share, length) for place, share in pairs]
+        for pairs, length in zip(reversed(parts), size, strict=True)
+    ]
+    flat, total = input.reshape(n, c, -1), None
+    for corner in itertools.product(*inside):
+        with no_grad():
+            index = corner[0][0]
+            for (place, _), length in zip(corner[1:], size[1:], strict=True):
+                index = index * length + place
+        shape = index._array.shape[1:]
+        index = index.reshape(n, 1, -1).expand(n, c, math.prod(shape))
+        values = flat.gather(2, index).reshape(n, c, *shape)
+        share = functools.reduce(operator.mul, [share for _, share in corner]).unsqueeze(1)
+        total = values * share if total is None else minigrad.addcmul(total, values, share)
+    return total
+
+
+def _inside(place: Tensor, share: Any, length: int) -> tuple[Tensor, Tensor]:
+    """Positions as int64, and the shares; 0 and 0 outside."""
     with no_grad():
-        flat: Any = 0
-        inside: Any = None
-        for place, length in zip(reversed(places), size, strict=True):
-            fits = (place >= 0) & (place <= length - 1)
-            inside = fits if inside is None else inside & fits
-            finite = minigrad.where(fits, place, 0.0).to(minigrad.int64)
-            flat = flat * length + finite
-    shape = flat._array.shape[1:]
-    index = flat.reshape(n, 1, -1).expand(n, c, math.prod(shape))
-    values = input.reshape(n, c, -1).gather(2, index).reshape(n, c, *shape)
-    return values * inside.unsqueeze(1).to(values.dtype)
+        fits = (place >= 0) & (place <= length - 1)
+        index = minigrad.where(fits, place, 0.0).to(minigrad.int64)
+        fits = fits.to(place.dtype)
+    return index, share * fits
 
 
 def _bicubic(input: Tensor, places: list, padding_mode: str, align_corners: bool) -> Tensor:
     """Cubic convolution with a = -0.75 (Keys 1981) over the 4 by 4 elements around."""
-    with no_grad():
-        lower = [POINTWISE["floor"](p) for p in places]
-    shares = [_cubic_shares(p - low) for p, low in zip(places, lower, strict=True)]
-    sizes = input._array.shape[:1:-1]
-    total: Any = None
-    for i, j in itertools.product(range(4), repeat=2):
+    parts = []
+    for p, length in zip(places, input._array.shape[:1:-1], strict=True):
         with no_grad():
-            corner = [
-                _kept_inside(low + (k - 1), n, padding_mode, align_corners)
-                for low, k, n in zip(lower, (i, j), sizes, strict=True)
-            ]
-            corner = [POINTWISE["round"](c) for c in corner]
-        part = _at(input, corner) * (shares[0][i] * shares[1][j]).unsqueeze(1)
-        total = part if total is None else total + part
-    return total
+            low = POINTWISE["floor"](p)
+            around = [low + k for k in range(-1, 3)]
+            around = [_kept_inside(q, length, padding_mode, align_corners) for q in around]
+            around = [POINTWISE["round"](q) for q in around]
+        parts.append(list(zip(around, _cubic_shares(p - low), strict=True)))
+    return _weighted(input, parts)
 
 
 def _cubic_shares(t: Tensor) -> list[Tensor]:

@@ -23,8 +23,14 @@ def test_transpose_ladder(version, device, rng):
 
 
 def test_transpose_to_short_rows(device, rng):
-    """Along the rows of x, which are longer: the order of pixel_shuffle, and one with a slice."""
-    for shape, axes in (((3, 2, 3, 9, 17), (0, 3, 1, 4, 2)), ((4, 5, 33), (2, 0, 1))):
+    """Along the rows of x, which are longer: the order of pixel_shuffle, one with a slice, and
+    matrices, also the other way round."""
+    for shape, axes in (
+        ((3, 2, 3, 9, 17), (0, 3, 1, 4, 2)),
+        ((4, 5, 33), (2, 0, 1)),
+        ((5, 3, 40), (0, 2, 1)),
+        ((5, 40, 3), (0, 2, 1)),
+    ):
         x = normal(rng, shape)
         for given, there in ((x, put(x, device)), (x[:, 1:], put(x, device)[:, 1:])):
             got = numba_cuda.transpose(there, axes)

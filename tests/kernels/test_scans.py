@@ -60,11 +60,12 @@ def test_sums_on_a_cpu_do_not_lose_what_is_small(axis, device):
 
 
 def tied(rng, shape, dtype=np.float32) -> np.ndarray:
-    """Many equal elements, and some NaN."""
+    """Many equal elements, zeros among them, and some NaN, both of either sign."""
     x = np.asarray(np.round(rng.standard_normal(shape) * 3)).astype(dtype)
     if x.dtype.kind != "f" and x.dtype != BFLOAT16:
         return x
-    return np.where(rng.random(shape) < 3 / max(x.size, 3), np.nan, x).astype(dtype)
+    x = np.where(rng.random(shape) < 3 / max(x.size, 3), np.nan, x).astype(dtype)
+    return np.where((x == 0) | np.isnan(wide(x)), x * rng.choice([-1, 1], shape), x).astype(dtype)
 
 
 def check_extrema(name: str, x: np.ndarray, axis: int, device: str, **kwargs) -> None:
@@ -85,7 +86,8 @@ def test_versions_of_extrema(version, name, device, rng):
         check_extrema(name, np.full(shape, -np.inf, np.float32), -1, device, version=version)
 
 
-EXTREMA_DTYPES = [np.float64, np.float16, BFLOAT16, np.int64, np.int8, np.uint8, bool]
+EXTREMA_DTYPES = [np.float32, np.float64, np.float16, BFLOAT16, np.int64, np.int32, np.int8]
+EXTREMA_DTYPES += [np.uint8, np.uint32, bool]
 
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])

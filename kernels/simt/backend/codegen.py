@@ -32,6 +32,9 @@ WIDEST_VECTORS = '"prefer-vector-width"="512"'
 # In names of variables: Numba stores each exception that the code may raise as a pickled constant,
 # and calls functions that are still being compiled, such as recursive ones, through pointers.
 _MAY_RAISE = ".pickle", ".numba.unresolved"
+# A Zen 4 gathers into vectors in twice the time of loads one by one. Where elements are computed
+# with, the vectors are still worth it.
+_SLOW_GATHERS = llvm.get_host_cpu_name().startswith("znver")
 _STRAIGHT = 2  # blocks of a loop without branches: its header and its body
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -64,6 +67,9 @@ class ThreadLoopLower(KernelLower):
         set.add(
             self.function.attributes, WIDEST_VECTORS
         )  # bypass add(), which rejects string attributes
+        if _SLOW_GATHERS and _only_copies(self.function):
+            features = f"{self.library.codegen._tm_features},+prefer-no-gather,+prefer-no-scatter"
+            set.add(self.function.attributes, f'"target-features"="{features}"')
         self._annotate()
         self.fits = entry.layout(self.context, self.fndesc.argtypes) is not None
         if self.fits:
@@ -172,6 +178,30 @@ class ThreadLoopLower(KernelLower):
             return hint
         counted = self.func_ir.get_definition(assign.value)  # else it is computed, as in a row
         return hint if getattr(counted, "op", None) == "pair_first" else None
+
+
+def _only_copies(function: ir.Function) -> bool:
+    """Whether what the function stores into arrays has been loaded from arrays, without a choice
+    between elements, or is constant."""
+    instructions = [one for block in function.blocks for one in block.instructions]
+    stores = [one for one in instructions if isinstance(one, ir.StoreInstr)]
+    assigned: dict[ir.Value, list[ir.Value]] = {}
+    for value, target in [store.operands for store in stores]:
+        assigned.setdefault(target, []).append(value)
+    values = [store.operands[0] for store in stores if _touches_an_array(store)]
+    seen: set[ir.Value] = set()
+    while values:
+        value = values.pop()
+        if value in seen or isinstance(value, ir.Constant):
+            continue
+        seen.add(value)
+        if isinstance(value, ir.CastInstr):
+            values.append(value.operands[0])
+        elif isinstance(value, ir.LoadInstr) and len(assigned.get(value.operands[0], ())) == 1:
+            values += assigned[value.operands[0]]
+        elif not _touches_an_array(value):
+            return False
+    return True
 
 
 def _touches_an_array(instruction: ir.Instruction) -> bool:

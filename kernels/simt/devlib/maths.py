@@ -20,6 +20,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from kernels.simt.devlib import vecmath as vec
+from kernels.simt.devlib import vecmath64 as vec64
 from kernels.simt.devlib.llvm_ir import F64, I64, IRFunction, V
 
 INTRINSICS: dict[str, Any] = {}
@@ -116,7 +117,7 @@ exp2 = unary("exp2", _keys("exp2"), "exp2", vec.exp2)
 exp10 = unary(
     "exp10",
     _keys("exp10", "libdevice.fast_exp10f"),
-    IRBody(lambda x: x.constant(10.0).call("pow", x)),
+    IRBody(lambda x: vec64.pow(x.constant(10.0), x)),
     vec.exp10,
 )
 expm1 = unary("expm1", _keys("expm1"), math.expm1, vec.expm1)
@@ -125,11 +126,11 @@ log2 = unary("log2", _keys("log2", "libdevice.fast_log2f"), math.log2, vec.log2)
 log10 = unary("log10", _keys("log10", "libdevice.fast_log10f"), math.log10, vec.log10)
 log1p = unary("log1p", _keys("log1p"), math.log1p, vec.log1p)
 tanh = unary("tanh", _keys("tanh"), IRBody(vec.tanh64), vec.tanh)
-erf = unary("erf", _keys("erf"), math.erf, vec.erf)
+erf = unary("erf", _keys("erf"), IRBody(vec64.erf), vec.erf)
 erfc = unary("erfc", _keys("erfc"), math.erfc)
-sin = unary("sin", _keys("sin", "libdevice.fast_sinf"), math.sin, vec.sin)
-cos = unary("cos", _keys("cos", "libdevice.fast_cosf"), math.cos, vec.cos)
-tan = unary("tan", _keys("tan", "libdevice.fast_tanf"), math.tan, vec.tan)
+sin = unary("sin", _keys("sin", "libdevice.fast_sinf"), IRBody(vec64.sin), vec.sin)
+cos = unary("cos", _keys("cos", "libdevice.fast_cosf"), IRBody(vec64.cos), vec.cos)
+tan = unary("tan", _keys("tan", "libdevice.fast_tanf"), IRBody(vec64.tan), vec.tan)
 sinpi = unary_ir("sinpi", "libdevice.sinpi libdevice.sinpif", vec.sinpi)
 cospi = unary_ir("cospi", "libdevice.cospi libdevice.cospif", vec.cospi)
 asin = unary("asin", _keys("asin"), math.asin, vec.asin)
@@ -187,7 +188,7 @@ def _power_types(typingctx, x, y):
         base, power = (V(builder, arg) for arg in args)
         if kind == types.float32:
             return vec.pow_wide(base, power.to_float(F64)).value
-        return base.call("pow", power).value
+        return vec64.pow(base, power).value
 
     return kind(kind, exponent), generate
 

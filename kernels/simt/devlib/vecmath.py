@@ -234,11 +234,12 @@ def erf(x: V) -> V:
     return _or_nan(x, (size < 1.0).where(small, large.with_sign_of(x)))
 
 
-def _two_over_pi_table() -> list[int]:
-    """For exponents 126 to 254: 2^(exponent - 88) * 2 / pi modulo 2^64, then its next 32 bits."""
-    # 2 / pi = 0.6366...: enough bits of it for the largest float32, from an integer pi by Machin
-    precision = 320
-    one = 1 << (precision + 32)
+TWO_OVER_PI_BITS = 1300  # more than the largest float64 takes
+
+
+def two_over_pi(bits: int) -> int:
+    """2 / pi times 2^bits."""
+    one = 1 << (bits + 32)
 
     def arctan_inverse(n: int) -> int:
         total, term, k = 0, one // n, 0
@@ -248,11 +249,16 @@ def _two_over_pi_table() -> list[int]:
             k += 1
         return total
 
-    pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
-    two_over_pi = (2 * one << precision) // pi
+    pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))  # Machin
+    return (2 * one << bits) // pi
+
+
+def _two_over_pi_table() -> list[int]:
+    """For exponents 126 to 254: 2^(exponent - 88) * 2 / pi modulo 2^64, then its next 32 bits."""
+    bits = two_over_pi(TWO_OVER_PI_BITS)
     table = []
     for exponent in range(126, 255):
-        scaled = two_over_pi << (exponent - 88 + 32) >> precision
+        scaled = bits << (exponent - 88 + 32) >> TWO_OVER_PI_BITS
         table += [(scaled >> 32) % 2**64, scaled % 2**32]
     return [entry - 2**64 if entry >= 2**63 else entry for entry in table]
 
@@ -403,14 +409,18 @@ def pow_wide(x: V, y: V) -> V:
     log = _log2_wide(size.to_float(F64))
     log = (size == 0.0).where(log.constant(-INFINITY), log)
     log = ((x.bits() & 0x7FFFFFFF) == 0x7F800000).where(log.constant(INFINITY), log)
-    result = _exp2_wide(_clamp(log * y, -200.0, 200.0)).to_float(F32)
+    return power_cases(x, y, _exp2_wide(_clamp(log * y, -200.0, 200.0)).to_float(F32))
 
+
+def power_cases(x: V, y: V, result: V) -> V:
+    """C's special cases of `pow`, for |x| to the power y as `result`, which has x's type."""
+    size = x.abs()
     whole = y.rint() == y
     half = y * 0.5
     odd = whole & (half.rint() != half)
     negative = x.bits() < 0
     result = (negative & odd).where(-result, result)
-    bad = negative & ~whole & (x.bits().below(0xFF800000)) & (size > 0.0)
+    bad = negative & ~whole & (size < INFINITY) & (size > 0.0)
     result = bad.where(x.constant(NAN), result)
     unit = (size == 1.0) & (y.abs() == INFINITY)
     result = unit.where(x.constant(1.0), result)
@@ -597,7 +607,7 @@ def tanh64(x: V) -> V:
     size, square = x.abs(), x * x
     small = polynomial(square, _TANH64) * square * x + x
     large = 1.0 - 2.0 / (_exp64_bounded(_clamp(size, 0.0, 20.0) * 2.0) + 1.0)
-    return _or_nan(x, (size < 0.625).where(small, large.with_sign_of(x)))
+    return _or_nan(x, (size < 0.625).where(small, large).with_sign_of(x))
 
 
 def rsqrt(x: V) -> V:

@@ -138,3 +138,40 @@ def test_what_lives_across_grid_barriers_is_released():
     allocations.memsys_disable_stats()
     assert after.alloc - before.alloc == after.free - before.free > 0
     np.testing.assert_array_equal(a, (np.arange(64) + 2) % 64)
+
+
+@pytest.mark.parametrize("factor", [None, 2])
+def test_copies_by_index_are_not_gathered_where_that_is_slow(optimised, monkeypatch, factor):
+    """Only where elements are computed with, vectors are worth what a gather costs on a Zen 4."""
+    monkeypatch.setattr(codegen, "_SLOW_GATHERS", True)
+
+    @cuda.jit
+    def select(x, index, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            value = x[max(index[i], 0)]
+            out[i] = value if factor is None else value * factor
+
+    x, index = np.arange(100, dtype=np.float32), np.arange(99, -1, -1)
+    out = np.empty_like(x)
+    select[1, 128](x, index, out)
+    assert (out == x[::-1] * (factor or 1)).all()
+    assert ("+prefer-no-gather" in optimised[0]) == (factor is None)
+    if factor is None:
+        assert "masked.gather" not in optimised[0]
+
+
+def test_a_choice_between_elements_is_no_copy(optimised, monkeypatch):
+    monkeypatch.setattr(codegen, "_SLOW_GATHERS", True)
+
+    @cuda.jit
+    def choose(first, x, y, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] if first[i] else y[i]
+
+    x = np.arange(100, dtype=np.float32)
+    out = np.empty_like(x)
+    choose[1, 128](x > 50, x, -x, out)
+    assert (out == np.where(x > 50, x, -x)).all()
+    assert "prefer-no-gather" not in optimised[0]

@@ -1,0 +1,109 @@
+"""Operations that are composed of others, beside torch: values, strides and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import minigrad as m
+
+SEED = 20261126
+RNG = np.random.default_rng(SEED)
+MASK = np.array([True, False, True, True, False, True])
+CASES = {
+    "trace_tall": (lambda lib, x: lib.trace(x), [(6, 3)]),
+    "trace_wide": (lambda lib, x: lib.trace(x), [(3, 6)]),
+    "trace_empty": (lambda lib, x: lib.trace(x), [(0, 3)]),
+    "diag": (lambda lib, x: lib.diag(x, -1), [(4,)]),
+    "diag_embed": (lambda lib, x: lib.diag_embed(x), [(2, 4, 6)]),
+    "diag_embed_apart": (lambda lib, x: lib.diag_embed(x, 1, 0, 2), [(4, 6)]),
+    "diag_embed_reversed": (lambda lib, x: lib.diag_embed(x, -2, 2, 0), [(4, 6)]),
+    "cross_last": (lambda lib, x, y: lib.linalg.cross(x, y), [(40, 3), (40, 3)]),
+    "cross_first": (lambda lib, x, y: lib.linalg.cross(x, y, dim=0), [(3, 4), (3, 4)]),
+    "cross_broadcast": (lambda lib, x, y: lib.linalg.cross(x, y), [(1, 3), (4, 3)]),
+    "cross_middle": (lambda lib, x, y: lib.cross(x, y, dim=1), [(5, 3, 4), (5, 3, 4)]),
+    "masked_scatter": (
+        lambda lib, x, y: x.masked_scatter(lib.from_numpy(MASK), y),
+        [(4, 6), (30,)],
+    ),
+    "interpolate_long": (
+        lambda lib, x: lib.nn.functional.interpolate(x, scale_factor=2, mode="linear"),
+        [(2, 3, 200)],
+    ),
+}
+
+
+def both(torch, function: Callable, *arrays: np.ndarray) -> None:
+    """Compare a function's result, its strides, and the gradients of the arrays."""
+    found = []
+    for lib in (torch, m):
+        tensors = [lib.tensor(array, requires_grad=True) for array in arrays]
+        result = function(lib, *tensors)
+        (result * result).sum().backward()
+        gradients = [0 * t.detach() if t.grad is None else t.grad for t in tensors]
+        found.append([result.stride(), result.detach().numpy(), *[g.numpy() for g in gradients]])
+    for right, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, right, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_strides_and_gradients(torch, name):
+    function, shapes = CASES[name]
+    both(torch, function, *[RNG.standard_normal(shape) for shape in shapes])
+
+
+@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    "mode, dims", [("bilinear", 2), ("bilinear", 3), ("nearest", 2), ("nearest", 3), ("bicubic", 2)]
+)
+def test_grid_sample(torch, mode, dims, padding, align):
+    def sample(lib, x, grid):
+        return lib.nn.functional.grid_sample(x, grid, mode, padding, align)
+
+    x, grid = RNG.standard_normal((2, 3, 5, 4, 6)[: 2 + dims]), RNG.random((2, 3, 7, 2)[: 1 + dims])
+    grid = np.stack([grid * 3 - 1.5] * dims, -1) * np.linspace(0.7, 1, dims)
+    both(torch, sample, x, grid)
+
+
+@pytest.mark.parametrize("shape, out", [((2, 3, 9, 10), (4, 3)), ((3, 7, 5), (3, 5))])
+def test_adaptive_maxima_of_equal_elements(torch, shape, out):
+    x, places = RNG.integers(0, 4, shape).astype(float), []
+
+    def pooled(lib, x):
+        values, found = lib.nn.functional.adaptive_max_pool2d(x, out, return_indices=True)
+        places.append(found.numpy())
+        return values
+
+    both(torch, pooled, x)
+    np.testing.assert_array_equal(*places)
+    both(torch, lambda lib, x: lib.nn.functional.adaptive_max_pool2d(x, out), x)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
+def test_positions_of_scatter_reduce_exceed_the_dtype_of_the_index(dtype, reduce):
+    x = m.full((3, 300), 2)
+    index = m.from_numpy(np.array([[7, 250], [250, 7], [1, 1]], dtype))
+    found = x.scatter_reduce(1, index, m.full((3, 2), 5), reduce).numpy()
+    expected = np.full((3, 300), 2)
+    np.maximum.at(expected, (np.arange(3)[:, None], index.numpy()), {"amax": 5}.get(reduce, 2))
+    if reduce == "prod":
+        expected[[0, 0, 1, 1], [7, 250, 250, 7]], expected[2, 1] = 10, 50
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0, False])
+def test_zeros_of_either_sign_fill_arrays_of_any_layout(zero):
+    sign = np.signbit(np.float32(zero))
+    for view in (lambda x: x, lambda x: x.t(), lambda x: x[:, 1:], lambda x: x[3:]):
+        x = m.ones(100, 101)
+        view(x).fill_(zero)
+        filled = view(x).numpy()
+        assert not filled.any()
+        assert (np.signbit(filled) == sign).all()
+        assert x.numpy().sum() == x.numel() - filled.size
+    padded = m.nn.functional.pad(m.ones(2), (1, 1), value=zero).numpy()
+    assert np.signbit(padded).tolist() == [sign, False, False, sign]
