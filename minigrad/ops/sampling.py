@@ -150,7 +150,8 @@ def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> T
         [_inside(place, share, length) for place, share in pairs]
         for pairs, length in zip(reversed(parts), size, strict=True)
     ]
-    flat, total = input.reshape(n, c, -1), None
+    flat = input.reshape(n, c, -1)
+    total: Any = None
     for corner in itertools.product(*inside):
         with no_grad():
             index = corner[0][0]
