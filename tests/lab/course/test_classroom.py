@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ def judged(tmp_path_factory) -> dict[str, classroom.Submission]:
     (folder / "readme.txt").write_text("no submission")
     (folder / "linked.py").symlink_to("right.py")
     (folder / "everyone").symlink_to(folder)
+    forkserver._forkserver._stop()  # that of the notebooks would cost 2 s for each submission
     found = classroom.judge(folder, submissions.EXERCISES, seconds=200, gigabytes=2)
     return {one.student: one for one in found}
 
