@@ -264,8 +264,8 @@ def _i0(x: Any) -> Any:
     return np.i0(x).astype(np.asarray(x).dtype) if np.asarray(x).dtype.kind == "f" else np.i0(x)
 
 
-#: functions whose names differ from NumPy's ufuncs, or that are none in NumPy
-_OTHERS = {"i0": _i0, "abs": np.absolute, "pow": np.power}
+#: functions whose names differ from NumPy's ufuncs, or that are none in NumPy; its `fix` warns
+_OTHERS = {"i0": _i0, "abs": np.absolute, "fix": np.trunc, "pow": np.power}
 
 
 def make(name: str, module: str = "cupy") -> ufunc:

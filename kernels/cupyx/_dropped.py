@@ -1,6 +1,7 @@
 """Functions of CuPy that only some versions of SciPy have, on NumPy's arrays.
 
-Wavelets left SciPy with 1.15 and `linalg.kron` with 1.17; `sparse.matrix_transpose` came with 1.18.
+Wavelets left SciPy with 1.15 and `linalg.kron` with 1.17; `sparse.matrix_transpose` came with 1.18,
+which warns that `spatial.distance_matrix` will leave.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ def _ricker(points: int, a: float) -> np.ndarray:
     return 2 / (np.sqrt(3 * a) * np.pi**0.25) * (1 - squares) * np.exp(-squares / 2)
 
 
+def _distance_matrix(x: np.ndarray, y: np.ndarray, p: float = 2.0) -> np.ndarray:
+    from scipy.spatial.distance import cdist
+
+    return cdist(x, y, "minkowski", p=p)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scipy.linalg.kron": np.kron,
     "scipy.signal.cwt": _cwt,
@@ -48,5 +55,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scipy.signal.morlet2": _morlet2,
     "scipy.signal.qmf": _qmf,
     "scipy.signal.ricker": _ricker,
+    "scipy.spatial.distance_matrix": _distance_matrix,
     "scipy.sparse.matrix_transpose": lambda A: A.transpose(),
 }

@@ -50,7 +50,8 @@ _BOUND = (BuiltinFunctionType, MethodWrapperType, MethodType, staticmethod, clas
 _MISSING = object()
 _RARE = frozenset(
     "__init__ __new__ __del__ __repr__ __str__ __init_subclass__ __module__ __doc__"
-    " __dict__ __weakref__ __annotations__ __firstlineno__ __qualname__".split()
+    " __dict__ __weakref__ __annotations__ __firstlineno__ __static_attributes__"
+    " __qualname__".split()
 )
 _ANY = frozenset(("getattr", "setattr", "hasattr", "vars", "__dict__"))  # attributes of any name
 

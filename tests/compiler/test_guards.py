@@ -12,6 +12,7 @@ import pytest
 
 import minigrad
 from minigrad import nn
+from minigrad.compiler.guards import Watch
 
 SCALE = 1.0
 HELPERS = types.ModuleType("helpers_of_a_test")
@@ -161,6 +162,20 @@ def test_what_is_not_used_may_change():
         assert compiled(minigrad.ones(2)).tolist() == [2, 2]
         trainer.history.append(next(trainer.batches))
     assert (compiled.recorded, compiled.replayed) == (1, 4)
+
+
+def test_what_python_writes_into_a_class_is_not_watched():
+    class Trainer:
+        scale = 2.0
+
+        def __init__(self):
+            self.history = []
+
+        def step(self, x):
+            return x * self.scale
+
+    watch = Watch(Trainer().step)
+    assert [name for _, name, _ in (*watch._values, *watch._same)] == ["scale"]
 
 
 @pytest.mark.parametrize(

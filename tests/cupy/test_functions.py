@@ -122,11 +122,12 @@ def sample(char: str, rng: np.random.Generator) -> np.ndarray:
     return (values + 0.3j if char in "FD" else values).astype(char)
 
 
+@pytest.mark.filterwarnings("error::DeprecationWarning")
 @pytest.mark.parametrize("name", UFUNCS)
 def test_ufuncs_have_cupys_types(name, rng):
     """Each line of CuPy's table; values are NumPy's where it has the types too."""
     function = getattr(cp, name)
-    theirs = getattr(np, name)
+    theirs = np.trunc if name == "fix" else getattr(np, name)
     for line in UFUNCS[name].split():
         ins, outs = line.split("->")
         if "E" in line or "V" in line or "l" in ins:

@@ -124,6 +124,7 @@ def _judge_one(
         process = context.Process(target=_serve, args=args, daemon=True)
         process.start()
         theirs.close()
+        ours.poll(None)  # until it has what it needs, or has ended: no time of the submission's
         end = time.monotonic() + seconds
         result.problem = _gather(ours, result, end, seconds)
         process.join(1)  # to end in its own way, if it does
@@ -137,7 +138,7 @@ def _judge_one(
 
 def _gather(pipe: Connection, result: Submission, end: float, seconds: float) -> str:
     """Take verdicts until the end of the pipe; returns why it ended early."""
-    doing, problems = "its files were loaded", []
+    doing, problems = "it began", []
     while True:
         if not pipe.poll(max(end - time.monotonic(), 0)):
             problems.append(f"more than {seconds:g} seconds: stopped while {doing}")
@@ -169,7 +170,10 @@ def _serve(
     """Judge a submission and report each verdict."""
     os.setsid()
     _silence()
+    for module in _PRELOADED:  # not yet where the program had started the server of forks before
+        importlib.import_module(module)
     send = functools.partial(_send, pipe)
+    send("doing", "its files were loaded")
     files, folder = [path.resolve() for path in files], folder.resolve()
     for path in files:
         if folder in path.parents and not _is_of(student, path.relative_to(folder)):

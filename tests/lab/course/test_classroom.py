@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import re
+import subprocess
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ def judged(tmp_path_factory) -> dict[str, classroom.Submission]:
     (folder / "readme.txt").write_text("no submission")
     (folder / "linked.py").symlink_to("right.py")
     (folder / "everyone").symlink_to(folder)
+    forkserver._forkserver._stop()  # that of the notebooks would cost 2 s for each submission
     found = classroom.judge(folder, submissions.EXERCISES, seconds=200, gigabytes=2)
     return {one.student: one for one in found}
 
@@ -66,6 +69,27 @@ def test_time_is_limited(tmp_path):
     for one in classroom.judge(tmp_path, ["add_ten"], seconds=3):
         assert one.problem.startswith("more than 3 seconds: ")
         assert submissions.ENDLESS[one.student].said in one.problem
+
+
+def test_a_program_that_used_the_server_of_forks_before(tmp_path):
+    """Then the judge's modules are not preloaded, and the time for that is no submission's."""
+    for name, case in (("right", CASES["right"]), ("endless", submissions.ENDLESS["endless"])):
+        (tmp_path / name).mkdir()
+        submissions.write(tmp_path / name, {name: case})
+    program = f"""
+import multiprocessing, pathlib
+from kernels.lab.course import classroom
+before = multiprocessing.get_context("forkserver").Process(target=int)
+before.start()
+before.join()
+for name, seconds in ("right", 60), ("endless", 0.5):
+    for one in classroom.judge(pathlib.Path({str(tmp_path)!r}) / name, ["add_ten"], seconds):
+        print(one.points, one.problem)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    right, endless = run.stdout.splitlines()
+    assert right == "1 ", run.stdout + run.stderr
+    assert endless == "0 more than 0.5 seconds: stopped while endless.py was loaded"
 
 
 def test_students_have_data_of_their_own(monkeypatch):
