@@ -102,7 +102,7 @@ def _table() -> list[int]:
     """By exponent, 2 / pi without the bits whose product with an angle is a multiple of 4, in four
     float64."""
     bits = two_over_pi(TWO_OVER_PI_BITS)
-    table: list[float] = []
+    table: list[int] = []
     for least in range(_FIRST, 1024, _ROW):
         kept = TWO_OVER_PI_BITS + 54 - least  # the bits from 2^(54 - least) on are left out
         rest = Fraction(bits % (1 << kept), 1 << TWO_OVER_PI_BITS)
