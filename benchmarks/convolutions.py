@@ -1,14 +1,18 @@
 """Convolution layers of well-known networks beside torch: forward, and both gradients.
 
     python -m benchmarks.convolutions [--only PART,PART] [--json]
+    python -m benchmarks.convolutions --versions
 
 One thread, float32, the least processor time of many turns. Steps of whole networks
-(`benchmarks.training`) hide a layer that takes five times as long as it should.
+(`benchmarks.training`) hide a layer that takes five times as long as it should. The second command
+compares the versions instead: the one that is chosen should be the fastest.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +21,8 @@ import measure
 import numpy as np
 
 import kernels
-from kernels import simt
+from kernels import launchers, simt
+from kernels.support.errors import CompileError
 
 
 class Layer(NamedTuple):
@@ -59,17 +64,23 @@ LAYERS = [
 ]
 
 
-def rows_of(layer: Layer, turns: int) -> list[dict]:
-    """The forward operation and both gradients of a layer, checked and timed beside torch's."""
-    import torch
-
+def operands(layer: Layer) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple]:
+    """x, w, a gradient of the output, and the options of a layer."""
     _, images, channels, size, filters, kernel, stride, padding, groups = layer
     rng = np.random.default_rng(0)
     out = (size + 2 * padding - kernel) // stride + 1
     x = rng.standard_normal((images, channels, size, size), np.float32)
     w = rng.standard_normal((filters, channels // groups, kernel, kernel), np.float32)
     g = rng.standard_normal((images, filters, out, out), np.float32)
-    options = (stride, stride), (padding, padding), (1, 1), groups
+    return x, w, g, ((stride, stride), (padding, padding), (1, 1), groups)
+
+
+def rows_of(layer: Layer, turns: int) -> list[dict]:
+    """The forward operation and both gradients of a layer, checked and timed beside torch's."""
+    import torch
+
+    x, w, g, options = operands(layer)
+    groups = layer.groups
     tx, tw, tg = map(torch.from_numpy, (x, w, g))
 
     def gradient(*wanted: bool) -> Callable:
@@ -97,6 +108,33 @@ def rows_of(layer: Layer, turns: int) -> list[dict]:
     ]
 
 
+def versions_of(layer: Layer, turns: int) -> list[str]:
+    """For each operation of a layer the time of the shipped version over that of the fastest one,
+    and the milliseconds of all but `direct`."""
+    x, w, g, options = operands(layer)
+    calls = {
+        "conv2d": (x, w, None, *options),
+        "conv2d_backward_data": (g, w, x.shape, *options),
+        "conv2d_backward_weight": (g, x, w.shape, *options),
+    }
+    lines = []
+    for name, args in calls.items():
+        operation = getattr(kernels, name)
+        timed: dict[str | None, Callable] = {None: functools.partial(operation, *args)}
+        for version in launchers.versions("numba", name):
+            call = functools.partial(operation, *args, version=version)
+            with contextlib.suppress(CompileError):  # of tiles that are too large
+                if version != "direct":
+                    call()
+                    timed[version] = call
+        found = measure.least_processor_time(timed, turns)
+        shipped = found.pop(None)
+        each = ", ".join(f"{version} {seconds * 1e3:.3f}" for version, seconds in found.items())
+        line = f"{shipped / min(found.values()):5.2f}   shipped {shipped * 1e3:.3f}, {each}"
+        lines.append(f"{layer.name:<22} {name:<22} {line}")
+    return lines
+
+
 def compared(ours: Callable, theirs: Callable, turns: int) -> dict:
     """Seconds of both; AssertionError if their results differ."""
     a, b = ours(), theirs().numpy()
@@ -109,21 +147,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="parts of names, with commas between")
     parser.add_argument("--turns", type=int, default=9, help="turns of each; default: %(default)s")
+    parser.add_argument("--versions", action="store_true", help="all of minigrad's, in ms")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
     options = parser.parse_args()
+    simt.set_num_threads(1)
+    layers = [one for one in LAYERS if any(part in one.name for part in options.only.split(","))]
+    if options.versions:
+        for layer in layers:
+            print(*versions_of(layer, options.turns), sep="\n", flush=True)
+        return
     import torch
 
-    simt.set_num_threads(1)
     torch.set_num_threads(1)
-    rows, parts = [], options.only.split(",")
-    for layer in LAYERS:
-        if any(part in layer.name for part in parts):
-            found = rows_of(layer, options.turns)
-            rows += found
-            times = (
-                f"{r['operation']} {r['minigrad'] * 1e3:7.3f} ms x{r['ratio']:5.2f}" for r in found
-            )
-            print(f"{layer.name:<22}", *times, sep="   ", flush=True)
+    rows = []
+    for layer in layers:
+        found = rows_of(layer, options.turns)
+        rows += found
+        times = (
+            f"{r['operation']} {r['minigrad'] * 1e3:7.3f} ms x{r['ratio']:5.2f}" for r in found
+        )
+        print(f"{layer.name:<22}", *times, sep="   ", flush=True)
     if options.json:
         measure.write_json(measure.results_path("convolutions"), 1, rows)
 

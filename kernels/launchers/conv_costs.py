@@ -1,8 +1,8 @@
 """Which version of a convolution takes least time on a CPU, in Numba's dialect.
 
 A cost is the time of one result, in terms of a sum that batch_gemm adds up in full tiles. The
-constants were fitted to 24 layers, with AVX2 and with AVX-512, one thread; the layers of
-`benchmarks.convolutions` are within a few percent of their best version.
+constants were fitted with AVX2 and with AVX-512, one thread, on a Zen 4;
+`python -m benchmarks.convolutions --versions` shows where another version would be faster.
 """
 
 from __future__ import annotations
