@@ -84,7 +84,12 @@ _FOREIGN = {"numba", "numba_cuda", "kernels", "numpy", *sys.stdlib_module_names}
 def adopt() -> None:
     """Make what was registered for CUDA since the last call known to the compiler of kernels."""
     _look()
-    # A registration is offered to a typing context once, and dropped if it is for another target
+    _offer()
+
+
+def _offer() -> None:
+    """Have the typing context take what is registered for kernels: each registration is offered
+    once, and dropped if it is for another target than that of the function being compiled."""
     with target_extension.target_override(NAME):
         cpu_target.typing_context.refresh()
 
@@ -101,11 +106,14 @@ def extensions(names: set[str]) -> str:
 
 
 def _look() -> None:
+    before = {kind: len(getattr(builtin_registry, kind)) for kind in _seen}
     for kind, seen in list(_seen.items()):
         items = getattr(builtin_registry, kind)
         for item in items[seen:]:
             _adopt(items, item)
         _seen[kind] = len(items)
+    if before != _seen:  # before a function of `njit` is compiled, which would be offered them
+        _offer()
 
 
 def _adopt(items: list, item: Any) -> None:

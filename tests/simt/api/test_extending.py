@@ -14,6 +14,7 @@ from numba.core.errors import NumbaError
 from numba.extending import make_attribute_wrapper, models, register_model, typeof_impl
 
 from kernels.simt import cuda
+from kernels.simt.backend import target
 from kernels.simt.cuda import extending
 
 
@@ -68,6 +69,25 @@ def test_overloads_for_kernels():
     x = np.array([3.0, 0, 5, 0, 1])
     kernel[1, 1](x)
     assert x.tolist() == [3, 6 + 110, 5, 4 + 100 + 5, 1]
+
+
+def test_a_function_of_njit_may_be_compiled_before_the_first_kernel():
+    """Numba offers it what is registered for kernels, too, and once."""
+
+    @extending.overload_method(types.Array, "last_one")
+    def _last_one(array):
+        return lambda array: array[array.size - 1]
+
+    target.extensions({"last_one"})  # for the name of a stored kernel, before any is compiled
+    assert numba.njit(lambda: 3)() == 3
+
+    @cuda.jit
+    def kernel(x):
+        x[0] = x.last_one()
+
+    x = np.array([0.0, 5])
+    kernel[1, 1](x)
+    assert x[0] == 5
 
 
 def test_functions_of_njit_do_not_see_them():
