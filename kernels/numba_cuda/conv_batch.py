@@ -14,8 +14,8 @@ computes
     backward-weight   i (channel, kh, kw), k an output position; left x, right g
 
 Small planes make no small products, since all images share one. On the CPU the inner loop is that
-of matmul's `tiled`: a row of threads reads an element of the left operand together, and neighbouring
-blocks share their tiles of the right one.
+of matmul's `tiled`: a row of threads reads an element of the left operand together, and
+neighbouring blocks share their tiles of the right one.
 """
 
 from __future__ import annotations
