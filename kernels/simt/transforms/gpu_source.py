@@ -216,15 +216,10 @@ class _Rewriter(ast.NodeTransformer):
         apart = not node.orelse and not any("sync" in method for method in methods)
         if not (plain and apart and known and known.low == known.high):
             return None
-        count: ast.expr = ast.Constant(int(known.low))
-        whole, fewer = (
-            ast.For(node.target, ast.Call(node.iter.func, [stop], []), body, [])  # type: ignore[attr-defined]
-            for stop, body in ((count, node.body), (rest, pickle.loads(pickle.dumps(node.body))))
-        )
-        found = ast.If(ast.Compare(rest, [ast.GtE()], [count]), [whole], [fewer])
-        for made in (found, whole, fewer):
-            ast.copy_location(made, node)
-        return ast.fix_missing_locations(found)
+        count, fewer = ast.Constant(int(known.low)), pickle.loads(pickle.dumps(node))
+        node.iter.args, fewer.iter.args = [count], fewer.iter.args[0].args[1:]  # type: ignore[attr-defined]
+        found = ast.If(ast.Compare(rest, [ast.GtE()], [count]), [node], [fewer])
+        return ast.fix_missing_locations(ast.copy_location(found, node))
 
     def _is_natural(self, node: ast.expr) -> bool:
         known = self.ranges.of(node)
