@@ -84,7 +84,7 @@ LAUNCHERS = {
 }
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins; on a CPU
-LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights; CUDA C
+LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights
 
 
 def _check_geometry(name: str, geo: Geometry) -> None:
@@ -146,12 +146,12 @@ def _version(
     filled = gpu and min(rows, terms) >= MIN_PACKS
     if packs and filled and (compute_capability(like) or (0, 0)) >= (8, 0):  # `cp.async`
         return packs
-    if not gpu and dialect.name == "numba":
-        if windows is None:
-            return conv_costs.cheapest_of_weights(dialect, geo)
-        return conv_costs.cheapest(dialect, geo, windows, simple is BACKWARD_DATA)
-    few = rows < MIN_GEMM_CHANNELS and (gpu or (windows and terms < LONG_SUM))
-    return "direct" if few else "implicit_gemm"
+    is_small = rows < MIN_GEMM_CHANNELS and (gpu or (windows is not None and terms < LONG_SUM))
+    if gpu or dialect.name != "numba":
+        return "direct" if is_small else "implicit_gemm"
+    if windows is None:
+        return conv_costs.cheapest_of_weights(dialect, terms, rows)
+    return conv_costs.cheapest(dialect, windows, geo.x_shape[0], rows, terms, is_small)
 
 
 def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:

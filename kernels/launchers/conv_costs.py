@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 
 from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div
-from kernels.launchers.conv_planes import Geometry, Windows
+from kernels.launchers.conv_planes import Windows
 from kernels.launchers.conv_tiled import tile_channels, tile_height
 from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
-FEW_ROWS, SHORT_SUM = 4, 32  # below both, a product pays nothing
 
 
 def _is_wide() -> bool:
@@ -48,28 +47,29 @@ def _tiled(dialect: Dialect, windows: Windows) -> float:
     return 0 if one_each else waste * ((1.05 if _is_wide() else 2.05) * terms + 12)
 
 
-def cheapest(dialect: Dialect, geo: Geometry, windows: Windows, is_gradient: bool) -> str:
-    """For the output, or (is_gradient) for dx, whose phases are the channels of `windows`."""
-    (read, written), (per_in, per_out) = windows.channels, geo.channels
-    terms, columns = read * math.prod(windows.kernel), per_in if is_gradient else per_out
-    phases = written // max(columns, 1)
-    tiled = _tiled(dialect, windows)
-    if columns < FEW_ROWS and math.prod(geo.w_shape[2:]) * read < SHORT_SUM and tiled == math.inf:
+def cheapest(
+    dialect: Dialect, windows: Windows, images: int, columns: int, terms: int, is_small: bool
+) -> str:
+    """For the output or dx: so many columns of results a group, each of so many terms in all.
+
+    The channels of `windows` are the columns, for each phase of a stride; is_small: no product pays.
+    """
+    read, written = windows.channels
+    computed, phases = read * math.prod(windows.kernel), written // max(columns, 1)
+    tiled, more = _tiled(dialect, windows), INTERLEAVING if phases > 1 else 0
+    if is_small and tiled == math.inf:
         return "direct"
-    more = INTERLEAVING if phases > 1 else 0
-    rows = geo.x_shape[0] * math.prod(windows.out)
-    own = read * math.prod(geo.w_shape[2:]) / phases if phases else terms  # without the zeros
+    rows = images * math.prod(windows.out)
     costs = {
         "tiled": tiled + more,
-        "batch_gemm": _batched(dialect, rows, columns) * (own + 24),
-        "implicit_gemm": _waste((written,), (8,)) * (1.45 * terms + 50) + more,
+        "batch_gemm": _batched(dialect, rows, columns) * (terms / max(phases, 1) + 24),
+        "implicit_gemm": _waste((written,), (8,)) * (1.45 * computed + 50) + more,
     }
     return min(costs, key=costs.__getitem__)
 
 
-def cheapest_of_weights(dialect: Dialect, geo: Geometry) -> str:
+def cheapest_of_weights(dialect: Dialect, rows: int, columns: int) -> str:
     """For the gradient of the weights: a cost of each term, of which there are many."""
-    rows, columns = math.prod(geo.w_shape[1:]), geo.channels[1]
     once, more = (1.45, 12) if _is_wide() else (2.55, 25)
     batched = _batched(dialect, rows, columns) + 22 / max(rows, 1)
     return "batch_gemm" if batched < once + more / max(rows, 1) else "implicit_gemm"
