@@ -52,7 +52,8 @@ def cheapest(
 ) -> str:
     """For the output or dx: so many columns of results a group, each of so many terms in all.
 
-    The channels of `windows` are the columns, for each phase of a stride; is_small: no product pays.
+    The channels of `windows` are the columns, for each phase of a stride. is_small: none of the
+    products pays.
     """
     read, written = windows.channels
     computed, phases = read * math.prod(windows.kernel), written // max(columns, 1)
