@@ -110,26 +110,15 @@ class Kernel:
         return launch
 
     def repeat_on_gpu(self, grid, block, args, source) -> Callable[[tuple], None] | None:
-        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where an
-        argument lies behind the address of its array, or a number does not come as it is passed."""
-        run = self.instance(*args).on_gpu().bind(grid, block, self.shared)
-        always = list(self.arguments(*args))
-        sources = [(i, source(arg)) for i, arg in enumerate(always)]
+        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where a
+        number does not come as it is passed."""
+        given = list(self.arguments(*args))
+        sources = [source(arg) for arg in given]
         numbers = [arg for arg in args if isinstance(arg, int | float) and source(arg)]
-        lost = any(all(arg is not value for value in always) for arg in numbers)
-        if lost or any(found and found[1] for _, found in sources):
+        if any(all(arg is not value for value in given) for arg in numbers):
             return None
-        changing = [(i, found[0]) for i, found in sources if found]
-        for i, _ in changing:
-            always[i] = None
-
-        def launch(values: tuple) -> None:
-            given = always.copy()
-            for i, j in changing:
-                given[i] = values[j]
-            run(given)
-
-        return launch
+        function = self.instance(*args).on_gpu()
+        return function.repeat(grid, block, self.shared, given, sources)
 
     def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
         arguments = self.arguments

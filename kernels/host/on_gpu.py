@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support.driver_launch import Address, DriverLaunch
 from kernels.support.errors import ArgumentError
+from kernels.support.limits import launch_dimensions
 
 from . import source
 from .library import parameters
@@ -82,6 +84,33 @@ class OnGpu:
             function(grid, block, tuple(values), shared_mem=shared_mem)
 
         return launch
+
+    def repeat(
+        self, grid: Any, block: Any, shared_mem: int, args: Sequence, sources: Sequence
+    ) -> Callable[[tuple], None] | None:
+        """A function of values that launches as with `args`, but for arguments that come from these
+        values: `sources` says for each which value that is and how many bytes it lies behind the
+        address of an array, or None. None where an argument is a structure."""
+        from cuda.bindings import driver
+
+        structures = (isinstance(k, str) and v is not None for k, v in zip(self.kinds, args))
+        if len(self.kinds) != len(args) or any(structures):
+            return None
+        self._reserve(shared_mem)
+        grid, block = launch_dimensions(self.name, grid, block)
+        function, words = driver.CUfunction(self.function.kernel.ptr), [1] * len(args)
+        launch = DriverLaunch(function, self.name, (*grid, *block), shared_mem, words)
+        arrays, numbers = [], []
+        for word, (kind, arg, found) in enumerate(zip(self.kinds, args, sources)):
+            if is_on_gpu(arg):
+                launch.buffer[word] = arg.data.ptr
+                arrays += [Address(word, *found)] if found else []
+            elif kind is not _POINTER:
+                floats = np.issubdtype(kind, np.floating)
+                write = launch.writer(word, kind.__name__ if floats else "integer")
+                write(arg)
+                numbers += [(write, found[0])] if found else []
+        return launch.repeat(arrays, numbers, list(args))
 
     def _reserve(self, shared_mem: int) -> None:
         if shared_mem > _LIMIT_SHARED:

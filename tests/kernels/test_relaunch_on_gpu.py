@@ -10,7 +10,7 @@ import pytest
 
 import kernels
 import minigrad as mg
-from kernels import dispatch
+from kernels import dispatch, raw_kernel
 from kernels.launchers import relaunch_on_gpu
 from kernels.pointwise import TABLE
 
@@ -155,3 +155,33 @@ def test_little_python_runs_around_a_launch(rng, backend):
     assert functions_called(lambda: g + b) <= 22
     assert functions_called(lambda: m @ m) <= 20
     assert functions_called(lambda: a.sum()) <= 22
+
+
+NUMBERS = """
+__global__ void put(double* out, int i, long long l, bool b, unsigned char u, float f, double d,
+                    __half h) {
+    const double all[] = {double(i), double(l), double(b), double(u), f, d, __half2float(h)};
+    for (int n = 0; n < 7; n++) out[n] = all[n];
+}
+"""
+
+
+def test_numbers_of_all_types_are_written_into_the_buffer():
+    """A remembered launch of CUDA C writes each number as its parameter's type, and addresses with
+    their offset."""
+    import cupy
+
+    kernel = raw_kernel("#include <cuda_fp16.h>\n" + NUMBERS, "put").on_gpu()
+    out = cupy.zeros(9, np.float64)
+    first = (out[2:], 1, 2, True, 3, 4.0, 5.0, 6.0)
+    sources = [(0, 16), *((n, 0) for n in range(1, 8))]
+    launch = kernel.repeat((1,), (1,), 0, first, sources)
+    for values in [
+        (-7, -(2**40), False, 255, -0.1, 1e300, -0.5),
+        (2**31 - 1, 5, True, 0, 3.5, 0.1, 2),
+    ]:
+        launch((out, *values))
+        expected = [float(v) for v in values]
+        expected[4] = float(np.float32(values[4]))
+        assert out.get().tolist() == [0.0, 0.0, *expected]
+    assert kernel.repeat((1,), (1,), 0, first[:-1], sources[:-1]) is None
