@@ -110,14 +110,12 @@ class Kernel:
         return launch
 
     def repeat_on_gpu(self, grid, block, args, source) -> Callable[[tuple], None] | None:
-        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where a
-        number does not come as it is passed."""
+        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where what
+        changes from launch to launch does not come as it is passed, such as an address in a map."""
         given = list(self.arguments(*args))
-        sources = [source(arg) for arg in given]
-        numbers = [arg for arg in args if isinstance(arg, int | float) and source(arg)]
-        if any(all(arg is not value for value in given) for arg in numbers):
+        if any(source(arg) and not any(_is_same(arg, v) for v in given) for arg in args):
             return None
-        function = self.instance(*args).on_gpu()
+        sources, function = [source(arg) for arg in given], self.instance(*args).on_gpu()
         return function.repeat(grid, block, self.shared, given, sources)
 
     def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
@@ -125,6 +123,11 @@ class Kernel:
         if arguments is as_passed:
             return lambda *args: run(args)
         return lambda *args: run(arguments(*args))
+
+
+def _is_same(arg, given) -> bool:
+    """Whether a kernel is given an argument: that number, or an array at that address."""
+    return arg is given or (is_on_gpu(arg) and is_on_gpu(given) and arg.data.ptr == given.data.ptr)
 
 
 def as_passed(*args):

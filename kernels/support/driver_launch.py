@@ -28,21 +28,21 @@ class Address(NamedTuple):
 class DriverLaunch:
     """A kernel that the driver has loaded, with its grid, its block and a buffer of arguments.
 
-    words: how many numbers of 64 bits each argument takes; `starts` says where they begin.
+    sizes: words of 64 bits that each of the kernel's parameters takes, from `starts` on.
     """
 
     def __init__(
-        self, function: Any, name: str, dimensions: tuple, shared_mem: int, words: Sequence[int]
+        self, function: Any, name: str, dimensions: tuple, shared_mem: int, sizes: Sequence[int]
     ) -> None:
         import cupy
         from cuda.bindings import driver
 
         self.name, self.dimensions, self.lock = name, dimensions, forks.lock()
-        self.buffer = (ctypes.c_uint64 * max(sum(words), 1))()
-        self.starts = [sum(words[:i]) for i in range(len(words))]
-        first = ctypes.addressof(self.buffer)
-        self._pointers = (ctypes.c_uint64 * len(self.buffer))(
-            *(first + 8 * i for i in range(len(self.buffer)))
+        self.buffer = (ctypes.c_uint64 * max(sum(sizes), 1))()
+        self.starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self._first = ctypes.addressof(self.buffer)
+        self._pointers = (ctypes.c_uint64 * max(len(sizes), 1))(
+            *(self._first + 8 * word for word in self.starts)
         )
         self._call, self._current_stream = driver.cuLaunchKernel, cupy.cuda.get_current_stream
         self._before = (function, *dimensions, shared_mem)
@@ -75,6 +75,10 @@ class DriverLaunch:
 
         launch.kept = self, kept  # type: ignore[attr-defined]
         return launch
+
+    def write(self, word: int, data: bytes) -> None:
+        """Write a structure into the buffer."""
+        ctypes.memmove(self._first + 8 * word, data, len(data))
 
     def writer(self, word: int, kind: str) -> Callable[[Any], None]:
         """What writes a number of a kind into the buffer: an integer, or a float of a dtype."""

@@ -69,14 +69,15 @@ class _Launch:
     def __init__(
         self, function: gpu_code.Function, name: str, grid: tuple, block: tuple, args: tuple
     ) -> None:
-        self.name, words = name, [_numbers(kind) for kind in function.parameters]
-        self._launch = DriverLaunch(function.handle, name, (*grid, *block), 0, words)
+        counts = [_numbers(kind) for kind in function.parameters]
+        self.name, self._starts = name, [sum(counts[:i]) for i in range(len(counts))]
+        self._launch = DriverLaunch(function.handle, name, (*grid, *block), 0, [1] * sum(counts))
         device = next(a.data.device_id for a in args if hasattr(a, "__cuda_array_interface__"))
         self._writers = [
             self._array_writer(word, device)
             if kind.startswith("array")
             else self._launch.writer(word, kind)
-            for kind, word in zip(function.parameters, self._launch.starts)
+            for kind, word in zip(function.parameters, self._starts)
         ]
 
     def __call__(self, *args: Any) -> None:
@@ -93,7 +94,7 @@ class _Launch:
     def repeat(self, args: tuple, source: Callable) -> Callable[[tuple], None]:
         """What `gpu_launch.repeat` returns."""
         arrays, numbers, kept = [], [], []
-        for word, write, arg in zip(self._launch.starts, self._writers, args, strict=True):
+        for word, write, arg in zip(self._starts, self._writers, args, strict=True):
             write(arg)
             found = source(arg)
             if found is None:
