@@ -14,6 +14,7 @@ from kernels.launchers.common import (
     Dialect,
     ceil_div,
     check_version,
+    contiguous,
     empty,
     launcher,
     on_gpu,
@@ -29,9 +30,12 @@ VERSIONS = {
     "tile": "through a tile of shared memory: both sides coalesced",
     "padded": "one more column in the tile: no bank conflicts",
 }
+BY_SHAPE = {"few": "few rows or columns: a thread moves one element of each"}
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 SHORT = 8  # rows of fewer elements leave most threads of a warp idle
+FEW = 8  # rows or columns that one thread moves an element of each
+FEW_BLOCK = (8, 32)  # along a row, and rows
 
 PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
 CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
@@ -79,8 +83,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if matrix and version is None and min(matrix[1:]) < SHORT and not on_gpu(x):
-        matrix = None  # most of a tile would be empty
+    if matrix and version is None and min(matrix[1:]) <= FEW and not on_gpu(x):
+        return _few(dialect, matrix, shape, dtype)  # most of a tile would be empty
     if matrix is None:
         if version is not None:
             raise ValueError(
@@ -105,6 +109,42 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         return out
 
     return run
+
+
+def _few(dialect: Dialect, matrix: tuple[int, int, int], shape: tuple[int, ...], dtype) -> Callable:
+    """The function of x (batch, rows, columns) where rows or columns are few."""
+    batch, rows, columns = matrix
+    if rows < columns:
+        kernel, more = dialect.transpose.few_rows_kernel(dtype, rows), (1, 1)
+    else:
+        kernel, more = dialect.transpose.few_columns_kernel(dtype, columns), ()
+    length = max(rows, columns)
+    call = _by_lines(kernel, batch)
+
+    def run(x):
+        out = empty(shape, dtype, x)
+        call(x.ravel(), out.ravel(), batch, length, *more)
+        return out
+
+    return run
+
+
+def _by_lines(kernel, lines: int) -> Callable:
+    return launcher("transpose", "few", kernel, ceil_div(lines, FEW_BLOCK[1]), FEW_BLOCK)
+
+
+def interleave(dialect: Dialect, x: np.ndarray) -> np.ndarray:
+    """x (N, P, K, T, U) as (N, T, P, U, K): P and K phases of the axes (T, P) and (U, K)."""
+    n, phases, count, times, length = x.shape
+    if on_gpu(x) or not 1 < count <= FEW or not x.size:
+        return transpose(dialect, x, (0, 3, 1, 4, 2))
+    lines, key = n * times * phases, ("interleave", dialect, x.dtype, x.shape)
+    call = _plans.get(key) or _plans.keep(
+        key, _by_lines(dialect.transpose.few_rows_kernel(x.dtype, count), lines)
+    )
+    out = empty((n, times, phases, length, count), x.dtype, x)
+    call(contiguous(x).ravel(), out.ravel(), lines, length, times, phases)
+    return out
 
 
 def _scattered(dialect: Dialect, axes: list[int], shape: tuple[int, ...], dtype) -> Callable:
@@ -214,6 +254,8 @@ def _cost_of_concat(arrays, axis=0):
 def _cases(rng, versions):
     for version in VERSIONS:
         yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
+    yield "transpose", (normal(rng, (3, 4, 33)), (0, 2, 1)), {}, 1
+    yield "transpose", (normal(rng, (3, 33, 4)), (0, 2, 1)), {}, 1
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
     yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
     yield "concat", ([normal(rng, (3, 33)), normal(rng, (3, 5))], 1), {}, 1
@@ -222,6 +264,8 @@ def _cases(rng, versions):
 def _compiled(versions):
     for version in versions("transpose"):
         yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
+    yield "transpose", (ones(3, 4, 43), (0, 2, 1)), {}
+    yield "transpose", (ones(3, 43, 4), (0, 2, 1)), {}
     yield "concat", ([ones(29, 43), ones(29, 11)], 1), {}
 
 
@@ -229,7 +273,11 @@ FAMILY = Family(
     "transpose",
     (
         Operation(
-            transpose, _cost_of_transpose, lambda version: ((floats(70, 66), (1, 0)), {}), VERSIONS
+            transpose,
+            _cost_of_transpose,
+            lambda version: ((floats(70, 3 if version == "few" else 66), (1, 0)), {}),
+            VERSIONS,
+            BY_SHAPE,
         ),
         Operation(
             concat,
