@@ -1,6 +1,7 @@
 """Sorting, top-k, k-th value, unique values, histograms.
 
-The positions are computed by the array library; the values, with their gradient, by `gather`.
+On a GPU rows are sorted by the kernels of `kernels.sort`, on a CPU by NumPy, which is faster there.
+The gradient of the values is that of `gather` at their positions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
+from kernels.launchers.common import on_gpu
+from kernels.launchers.sort import longest
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
@@ -17,11 +21,96 @@ from minigrad.backends import array_module
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
     values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
 )
+
+
+class Ranked(Pick):
+    """x.gather(dim, index), whose values have been computed with the index."""
+
+    name, again = "Gather", None
+
+    @staticmethod
+    def forward(x: Any, index: Any, values: Any, dim: int) -> Any:
+        return values
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        return (*Pick.vjp(ctx, g, dim), None)
+
+
+def _ranked(
+    x: Tensor, dim: int, descending: bool, start: int = 0, stop: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The elements at places start to stop of the order of x along dim, and their positions."""
+    array = x._array
+    if not array.size or not on_gpu(array) or array.dtype.kind == "c":
+        indices = _order(x, dim, descending, stop)
+        if start:
+            indices = indices.narrow(dim, start, indices._array.shape[dim] - start).contiguous()
+        return _picked(x, dim, indices), indices
+    n = array.shape[dim]
+    lead = x.detach().movedim(dim, -1)
+    found = _ranked_rows(lead.reshape(-1, n), descending, start, n if stop is None else stop)
+    shape = (*lead.shape[:-1], -1)
+    values, indices = (part.reshape(shape).movedim(-1, dim).contiguous() for part in found)
+    return Ranked.apply(x, indices, values, dim=dim), indices
+
+
+def _ranked_rows(x: Tensor, descending: bool, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """`_ranked` along the rows of a matrix on a GPU."""
+    array, (count, n) = x._array, x._array.shape
+    if n <= longest(array.dtype):
+        values, indices = dispatch.active.sort(array, descending, start, stop)
+        return wrap(values), wrap(indices)
+    if stop <= _FEW:
+        return _ranked_parts(x, descending, start, stop)
+    if count == 1:  # CuPy sorts a vector five times as fast as the rows of a matrix
+        order = _order(x.reshape(-1), 0, descending).reshape(1, n)
+    elif array.dtype in (np.float32, np.int32):
+        order = _order_by_rows(array, descending)
+    else:
+        order = _order(x, 1, descending)
+    order = order.narrow(1, start, stop - start).contiguous()
+    return _picked(x, 1, order), order
+
+
+def _ranked_parts(x: Tensor, descending: bool, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """`_ranked_rows` of long rows: by the first `stop` of each part of a row, and what is left
+    behind the last part."""
+    count, n = x._array.shape
+    parts = n // _ROW
+    whole = parts * _ROW
+    values, places = _ranked_rows(x[:, :whole].reshape(-1, _ROW), descending, 0, stop)
+    xp = array_module(x._array)
+    begins = wrap(xp.arange(0, whole, _ROW)).reshape(parts, 1)
+    places = (places.reshape(count, parts, stop) + begins).reshape(count, -1)
+    rest = wrap(xp.arange(whole, n)).expand(count, n - whole)
+    values = functions.cat([values.reshape(count, -1), x[:, whole:]], 1)
+    places = functions.cat([places, rest], 1)
+    values, order = _ranked_rows(values, descending, start, stop)
+    return values, _picked(places, 1, order)
+
+
+_ROW = 4096  # elements of a part, which a block of a GPU sorts
+_FEW = _ROW // 4  # of which so many are taken: what is left is a third at most
+
+
+def _order_by_rows(array: Any, descending: bool) -> Tensor:
+    """`_order` along the rows of a matrix of 32 bits on a GPU: a vector of integers, the number of
+    the row above and the element below, which is sorted in one pass."""
+    xp, (count, n) = array_module(array), array.shape
+    keys = array
+    if array.dtype == np.float32:
+        bits = (array + np.float32(0)).view(np.int32)  # -0 counts as 0
+        keys = xp.where(array != array, np.int32(0x7FFFFFFF), bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    rows = xp.arange(count).reshape(count, 1)
+    packed = (rows << 32) + (~keys if descending else keys)
+    order = xp.argsort(packed.reshape(-1), kind="stable").reshape(count, n)
+    return wrap(order - rows * n)
 
 
 def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> Tensor:
@@ -107,8 +196,7 @@ def sort(
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
-    indices = _order(input, place, descending)
-    return _Sort(_picked(input, place, indices), indices)
+    return _Sort(*_ranked(input, place, descending))
 
 
 def _picked(x: Tensor, dim: int, indices: Tensor) -> Tensor:
@@ -144,11 +232,10 @@ def topk(
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not input._array.ndim:
         return _TopK(*sort(input, place, largest))
-    if 0 < k < n // 4:
+    if 0 < k < n // 4 and not on_gpu(input._array):
         indices = _extreme(input, k, place, largest)
-    else:
-        indices = _order(input, place, largest, k)
-    return _TopK(_picked(input, place, indices), indices)
+        return _TopK(_picked(input, place, indices), indices)
+    return _TopK(*_ranked(input, place, largest, 0, k))
 
 
 def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
@@ -207,12 +294,13 @@ def _beyond(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
     return flat % rows.shape[-1]
 
 
-def _kth(x: Tensor, k: int, dim: int) -> Tensor:
-    """The position of the k-th smallest, from 1: a dimension of length 1."""
+def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+    """The k-th smallest, from 1, and its position: a dimension of length 1."""
     if not _packs(x._array):
-        return _order(x, dim, False).narrow(dim, k - 1, 1).contiguous()
+        return _ranked(x, dim, False, k - 1, k)
     part = np.partition(_packed(x._array, dim, False), k - 1, axis=dim)
-    return wrap(_positions(part.take([k - 1], dim)))
+    indices = wrap(_positions(part.take([k - 1], dim)))
+    return _picked(x, dim, indices), indices
 
 
 @export()
@@ -226,8 +314,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not input._array.ndim:
         return _KthValue(input.clone(), wrap(np.zeros((), np.int64)))
-    indices = _kth(input, k, place)
-    values = _picked(input, place, indices)
+    values, indices = _kth(input, k, place)
     if keepdim:
         return _KthValue(values, indices)
     return _KthValue(values.squeeze(place), indices.squeeze(place))
@@ -280,7 +367,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if not input._array.ndim:
         return _NanMedian(*input.kthvalue(1, 0, keepdim))
     absent = POINTWISE["isnan"](input.detach())
-    order = _order(input, place, False)  # NaN last
+    order = _ranked(input.detach(), place, False)[1]  # NaN last
     count = (~absent).sum(place, keepdim=True)
     indices = order.gather(place, ((count - 1) // 2).clamp(min=0))
     values = input.gather(place, indices)
