@@ -16,7 +16,7 @@ from kernels.launchers.common import on_gpu
 from kernels.launchers.sort import longest
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
-from minigrad.autograd.node import check_devices
+from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -28,10 +28,11 @@ _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
 )
 
 
-class Ranked(Pick):
+class Ranked(Op):
     """x.gather(dim, index), whose values have been computed with the index."""
 
-    name, again = "Gather", None
+    name = "Gather"
+    saves = (1,)
 
     @staticmethod
     def forward(x: Any, index: Any, values: Any, dim: int) -> Any:
@@ -416,21 +417,23 @@ def _quantile(
 def _interpolated(name: str, ordered: Tensor, q: Tensor, interpolation: str) -> Tensor:
     """Quantiles q (k,) of rows (..., n) in order: (..., k). A row with NaN gives NaN, or with
     nanquantile leaves it out."""
-    absent = POINTWISE["isnan"](ordered.detach())
+    last, lost = ordered._array.shape[-1] - 1, None
     if name == "nanquantile":
-        last = ((~absent).sum(-1, keepdim=True) - 1).clamp(min=0).to(q.dtype)
-        places = q * last
+        absent = POINTWISE["isnan"](ordered.detach())
+        places = q * ((~absent).sum(-1, keepdim=True) - 1).clamp(min=0).to(q.dtype)
     else:
-        places = q * (ordered._array.shape[-1] - 1) + absent.any(-1, keepdim=True).to(q.dtype) * 0
-        ordered = POINTWISE["where"](absent.any(-1, keepdim=True), float("nan"), ordered)
+        lost = POINTWISE["isnan"](ordered.detach().narrow(-1, last, 1))  # the largest
+        places = q * last + lost.to(q.dtype) * 0
+
+    def found(places: Tensor) -> Tensor:
+        values = ordered.gather(-1, places.long())
+        return values if lost is None else POINTWISE["where"](lost, float("nan"), values)
+
     if interpolation in ("lower", "higher", "nearest"):
         rounding = {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation]
-        places = POINTWISE[rounding](places)
+        return found(POINTWISE[rounding](places))
     low = POINTWISE["floor"](places)
-    below = ordered.gather(-1, low.long())
-    if interpolation in ("lower", "higher", "nearest"):
-        return below
-    above = ordered.gather(-1, POINTWISE["ceil"](places).long())
+    below, above = found(low), found(POINTWISE["ceil"](places))
     share = 0.5 if interpolation == "midpoint" else places - low
     return POINTWISE["lerp"](below, above, share)
 
