@@ -21,7 +21,7 @@ from minigrad.backends import array_module
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
     values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
@@ -53,51 +53,52 @@ def _ranked(
         if start:
             indices = indices.narrow(dim, start, indices._array.shape[dim] - start).contiguous()
         return _picked(x, dim, indices), indices
-    n = array.shape[dim]
-    lead = x.detach().movedim(dim, -1)
-    found = _ranked_rows(lead.reshape(-1, n), descending, start, n if stop is None else stop)
-    shape = (*lead.shape[:-1], -1)
-    values, indices = (part.reshape(shape).movedim(-1, dim).contiguous() for part in found)
+    n, last = array.shape[dim], array.ndim - 1
+    if dim != last or not array.flags.c_contiguous:
+        array = x.detach().movedim(dim, last).contiguous()._array
+    stop = n if stop is None else stop
+    found = _ranked_rows(array.reshape(-1, n), descending, start, stop)
+    shape = (*array.shape[:-1], stop - start)
+    values, indices = (wrap(part.reshape(shape)) for part in found)
+    if dim != last:
+        values, indices = (part.movedim(last, dim).contiguous() for part in (values, indices))
     return Ranked.apply(x, indices, values, dim=dim), indices
 
 
-def _ranked_rows(x: Tensor, descending: bool, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """`_ranked` along the rows of a matrix on a GPU."""
-    array, (count, n) = x._array, x._array.shape
-    if n <= longest(array.dtype):
-        values, indices = dispatch.active.sort(array, descending, start, stop)
-        return wrap(values), wrap(indices)
+def _ranked_rows(rows: Any, descending: bool, start: int, stop: int) -> tuple:
+    """`_ranked` along the rows of a matrix on a GPU, in arrays."""
+    count, n = rows.shape
+    if n <= longest(rows.dtype):
+        return dispatch.active.sort(rows, descending, start, stop)
     if stop <= _FEW:
-        return _ranked_parts(x, descending, start, stop)
+        return _ranked_parts(rows, descending, start, stop)
     if count == 1:  # CuPy sorts a vector five times as fast as the rows of a matrix
-        order = _order(x.reshape(-1), 0, descending).reshape(1, n)
-    elif array.dtype in (np.float32, np.int32):
-        order = _order_by_rows(array, descending)
+        order = _order(wrap(rows.reshape(-1)), 0, descending).reshape(1, n)
+    elif rows.dtype in (np.float32, np.int32):
+        order = _order_by_rows(rows, descending)
     else:
-        order = _order(x, 1, descending)
+        order = _order(wrap(rows), 1, descending)
     order = order.narrow(1, start, stop - start).contiguous()
-    return _picked(x, 1, order), order
+    return _picked(wrap(rows), 1, order)._array, order._array
 
 
-def _ranked_parts(x: Tensor, descending: bool, start: int, stop: int) -> tuple[Tensor, Tensor]:
+def _ranked_parts(rows: Any, descending: bool, start: int, stop: int) -> tuple:
     """`_ranked_rows` of long rows: by the first `stop` of each part of a row, and what is left
     behind the last part."""
-    count, n = x._array.shape
+    xp, (count, n) = array_module(rows), rows.shape
     parts = n // _ROW
     whole = parts * _ROW
-    values, places = _ranked_rows(x[:, :whole].reshape(-1, _ROW), descending, 0, stop)
-    xp = array_module(x._array)
-    begins = wrap(xp.arange(0, whole, _ROW)).reshape(parts, 1)
-    places = (places.reshape(count, parts, stop) + begins).reshape(count, -1)
-    rest = wrap(xp.arange(whole, n)).expand(count, n - whole)
-    values = functions.cat([values.reshape(count, -1), x[:, whole:]], 1)
-    places = functions.cat([places, rest], 1)
+    values, places = _ranked_rows(rows[:, :whole].reshape(-1, _ROW), descending, 0, stop)
+    places = places.reshape(count, parts, stop) + xp.arange(0, whole, _ROW).reshape(parts, 1)
+    rest = xp.broadcast_to(xp.arange(whole, n), (count, n - whole))
+    values = xp.concatenate([values.reshape(count, -1), rows[:, whole:]], 1)
+    places = xp.concatenate([places.reshape(count, -1), rest], 1)
     values, order = _ranked_rows(values, descending, start, stop)
-    return values, _picked(places, 1, order)
+    return values, xp.take_along_axis(places, order, 1)
 
 
 _ROW = 4096  # elements of a part, which a block of a GPU sorts
-_FEW = _ROW // 4  # of which so many are taken: what is left is a third at most
+_FEW = _ROW // 4  # of which so many are taken at most: that leaves a quarter
 
 
 def _order_by_rows(array: Any, descending: bool) -> Tensor:
@@ -558,7 +559,7 @@ def searchsorted(
         found = xp.empty(wanted.shape, np.int64)
         for row in np.ndindex(order.shape[:-1]):
             found[row] = xp.searchsorted(order[row], wanted[row], where)
-    return wrap(found.astype(np.int32 if out_int32 else np.int64))
+    return wrap(found.astype(np.int32) if out_int32 else found)  # int64
 
 
 @export(method=False)
