@@ -12,6 +12,9 @@
 // 3. sort_merge: a thread sorts 8 elements in registers; then two runs become one until there is
 //    one per row, where each thread finds by a search which elements of both make its own 8 (Green,
 //    McColl and Bader, 2012: merge path), so that log2(n / 8) passes through shared memory do
+//
+// search_sorted: a thread per value searches a row that is sorted; with a TILE the block first copies
+// the keys of the row to shared memory, where threads that read all over it do not wait for lines.
 #include "common.cuh"
 
 constexpr int ITEMS = 8;
@@ -203,5 +206,48 @@ __global__ void __launch_bounds__(TILE / ITEMS)
             positions[out] = places[j];
             values[out] = x[row * length + places[j]];
         }
+    }
+}
+
+// A place in a tile, or in a row of any length.
+template <bool TILED>
+struct Width {
+    typedef int type;
+};
+template <>
+struct Width<false> {
+    typedef long long type;
+};
+
+// sequence (rows, n), values and out (rows, m): before how many elements of its row a value is to be
+// inserted; RIGHT: behind equal ones. A block per `span` values of a row.
+template <class T, class C, bool RIGHT, int TILE>
+__global__ void search_sorted(const T* sequence, const T* values, long long* out, long long n,
+                              long long m, long long span, long long spans) {
+    typedef Key<T, C, false> Order;
+    typedef typename Order::type K;
+    typedef typename Width<TILE != 0>::type Place;
+    __shared__ K keys[TILE ? TILE : 1];
+    const long long row = blockIdx.x / (unsigned)spans;
+    const long long begin = blockIdx.x % (unsigned)spans * span;
+    const long long end = begin + span < m ? begin + span : m;
+    sequence += row * n;
+    if (TILE) {
+        for (int j = threadIdx.x; j < n; j += blockDim.x) keys[j] = Order::of(sequence[j]);
+        __syncthreads();
+    }
+    for (long long i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        const K key = Order::of(values[row * m + i]);
+        Place low = 0, high = Place(n);
+        while (low < high) {
+            const Place half = (low + high) >> 1;
+            const K other = TILE ? keys[half] : Order::of(sequence[half]);
+            if (other < key || (RIGHT && other == key)) {
+                low = half + 1;
+            } else {
+                high = half;
+            }
+        }
+        out[row * m + i] = low;
     }
 }

@@ -28,3 +28,10 @@ def merge(dtype: np.dtype, descending: bool, tile: int) -> Kernel:
     """kernel(x, values, positions, rows, n, shift, start, stop): tile / 8 threads for
     tile / 2**shift rows of up to 2**shift elements."""
     return _kernel("sort_merge", (), (*_types(dtype, descending), tile), as_passed)
+
+
+def search(dtype: np.dtype, right: bool, tile: int) -> Kernel:
+    """kernel(sequence, values, out, n, m, span, spans): a block per `span` values of a row, with
+    the n <= tile keys of its sequence in shared memory; tile 0: in global memory."""
+    constants = storage_type(dtype), storage_type(read_as(dtype)), right, tile
+    return _kernel("search_sorted", (), constants, as_passed)

@@ -1,4 +1,4 @@
-"""Sorting rows: whole rows in a block, longer ones by a launch per step."""
+"""Sorting rows: whole rows in a block, longer ones by a launch per step. Places in sorted rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
+    zeros,
 )
-from kernels.launchers.plans import Plans
+from kernels.launchers.plans import Plans, check_places
 from kernels.launchers.relaunch import remembered
 
 VERSIONS = {
@@ -21,9 +22,14 @@ VERSIONS = {
     "shared": "a block sorts a row: all steps in shared memory, with a barrier after each",
     "merge": "threads sort 8 elements in registers, then find by a search what they merge",
 }
+SEARCHES = {
+    "binary": "each thread halves a row in global memory until the place of its value is left",
+    "shared": "the block copies the row to shared memory first",
+}
 THREADS = 256
 ITEMS = 8  # elements of a thread
 LEAST_TILE = 1024  # elements of a block that sorts several short rows
+SPAN = 16 * THREADS  # values that a block searches for
 
 _plans = Plans()
 
@@ -136,13 +142,69 @@ def _power(n: int, least: int) -> int:
     return max(1 << (n - 1).bit_length(), least)
 
 
+@remembered(2)
+def searchsorted(
+    dialect: Dialect,
+    sequence: np.ndarray,
+    values: np.ndarray,
+    right: bool = False,
+    version: str | None = None,
+) -> np.ndarray:
+    """Before how many elements of its row of `sequence` (rows, n), which is sorted, each of
+    `values` (rows, m) is to be inserted (int64), with `right` behind equal ones.
+
+    version: a version of the ladder (default: "shared" for many values in rows that fit). Raises
+    ValueError for other shapes and for rows that are too long for the version, TypeError for two
+    dtypes and for complex elements.
+    """
+    check_version("searchsorted", version, SEARCHES)
+    if sequence.ndim != 2 or values.ndim != 2 or len(sequence) != len(values):
+        raise ValueError(
+            f"searchsorted: expected (rows, n) and (rows, m), got {sequence.shape} and"
+            f" {values.shape}"
+        )
+    if sequence.dtype != values.dtype or values.dtype.kind == "c":
+        raise TypeError(
+            "searchsorted: expected one dtype that has an order, got"
+            f" {sequence.dtype} and {values.dtype}; cast them first"
+        )
+    check_places("searchsorted", sequence, values)
+    n, m = sequence.shape[1], values.shape[1]
+    if version is None:
+        version = "shared" if n <= min(m, longest(values.dtype)) else "binary"
+    if version == "shared" and n > longest(values.dtype):
+        raise ValueError(
+            f"searchsorted: version 'shared' takes rows of up to {longest(values.dtype)}, got {n}"
+        )
+    if not sequence.size:
+        return zeros(values.shape, np.dtype(np.int64), values)
+    out = empty(values.shape, np.dtype(np.int64), values)
+    if out.size:
+        tile = max(_power(n, 1), LEAST_TILE) if version == "shared" else 0
+        spans = ceil_div(m, SPAN)
+        grid, constants = len(values) * spans, (values.dtype, right, tile)
+        kernel = dialect.sort.search
+        launch = _plans.launch("searchsorted", version, kernel, constants, grid, THREADS, values)
+        flat = contiguous(sequence).ravel(), contiguous(values).ravel(), out.ravel()
+        launch(*flat, n, m, SPAN, spans)
+    return out
+
+
 def _cost(x, descending=False, start=0, stop=None, **_):
     shape = (len(x), (x.shape[1] if stop is None else stop) - start)
     return [(shape, x.dtype), (shape, np.dtype(np.int64))], 0
 
 
+def _search_cost(sequence, values, *_, **__):
+    return [(values.shape, np.dtype(np.int64))], 0
+
+
 def _problem(version: str):
     return (floats(5, 100),), {}
+
+
+def _search_problem(version: str):
+    return (np.sort(floats(3, 100)), floats(3, 70)), {}
 
 
 def _cases(rng, versions):
@@ -155,11 +217,26 @@ def _cases(rng, versions):
         integers = normal(rng, (3, 40), np.int64)
         yield "sort", (integers, True, 2, 21), {"version": version}, 1
     yield "sort", (normal(rng, (1, 9_001)),), {}, 1
+    rows = np.sort(np.round(normal(rng, (2, 300)) * 9))
+    for version in SEARCHES:
+        for right in (False, True):
+            values = np.round(normal(rng, (2, 5_000)) * 9)
+            yield "searchsorted", (rows, values, right), {"version": version}, 1
 
 
 def _compiled(versions):
     for version in versions("sort"):
         yield "sort", (ones(3, 1025),), {"version": version}
+    for version in versions("searchsorted"):
+        yield "searchsorted", (ones(3, 1025), ones(3, 70)), {"version": version}
 
 
-FAMILY = Family("sort", (Operation(sort, _cost, _problem, VERSIONS),), _cases, _compiled)
+FAMILY = Family(
+    "sort",
+    (
+        Operation(sort, _cost, _problem, VERSIONS),
+        Operation(searchsorted, _search_cost, _search_problem, SEARCHES),
+    ),
+    _cases,
+    _compiled,
+)

@@ -12,6 +12,9 @@ Versions:
 3. merge: a thread sorts 8 elements in registers; then two runs become one until there is one per
    row, where each thread finds by a search which elements of both make its own 8 (Green, McColl and
    Bader, 2012: merge path), so that log2(n / 8) passes through shared memory do
+
+Places in sorted rows are found by a thread per value, in global memory, or in shared memory, where
+threads that read all over a row do not wait for lines of the cache.
 """
 
 from __future__ import annotations
@@ -217,3 +220,49 @@ def merge(dtype: np.dtype, descending: bool, tile: int) -> Callable:
                 values[out] = x[row * n + places[j]]
 
     return cuda.jit(_signature(dtype, 5))(sort_merge)
+
+
+@functools.cache
+def search(dtype: np.dtype, right: bool, tile: int) -> Callable:
+    """kernel(sequence, values, out, n, m, span, spans): a block per `span` values of a row, with
+    the n <= tile keys of its sequence in shared memory; tile 0: in global memory."""
+    order = _order(dtype, False)
+    K, key_of, TILE, RIGHT = order.K, order.key_of, tile, right
+
+    @cuda.jit(device=True)
+    def comes_before(other, key):
+        return (other <= key) if RIGHT else (other < key)
+
+    def search_shared(sequence, values, out, n, m, span, spans):
+        keys = cuda.shared.array(TILE, K)
+        row = cuda.blockIdx.x // spans
+        begin = (cuda.blockIdx.x % spans) * span
+        for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            keys[j] = key_of(sequence[row * n + j])
+        cuda.syncthreads()
+        for i in range(begin + cuda.threadIdx.x, min(begin + span, m), cuda.blockDim.x):
+            key = key_of(values[row * m + i])
+            low, high = 0, n
+            while low < high:
+                half = (low + high) >> 1
+                if comes_before(keys[half], key):
+                    low = half + 1
+                else:
+                    high = half
+            out[row * m + i] = low
+
+    def search_global(sequence, values, out, n, m, span, spans):
+        row = cuda.blockIdx.x // spans
+        begin = (cuda.blockIdx.x % spans) * span
+        for i in range(begin + cuda.threadIdx.x, min(begin + span, m), cuda.blockDim.x):
+            key = key_of(values[row * m + i])
+            low, high = 0, n
+            while low < high:
+                half = (low + high) >> 1
+                if comes_before(key_of(sequence[row * n + half]), key):
+                    low = half + 1
+                else:
+                    high = half
+            out[row * m + i] = low
+
+    return cuda.jit(_signature(dtype, 4))(search_shared if tile else search_global)

@@ -1,4 +1,4 @@
-"""Sorting rows."""
+"""Sorting rows, and places in sorted ones."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def sort(
         positions = np.argsort(wide, axis=1, kind="stable")
     positions = np.ascontiguousarray(positions[:, start:stop])
     return np.take_along_axis(x, positions, 1), positions
+
+
+@traced
+def searchsorted(sequence: np.ndarray, values: np.ndarray, right: bool = False) -> np.ndarray:
+    """Before how many elements of its row of `sequence` (rows, n) each of `values` (rows, m) is to
+    be inserted, with `right` behind equal ones."""
+    compute = compute_dtype(values.dtype)
+    out, side = np.zeros(values.shape, np.int64), "right" if right else "left"
+    for row, own, found in zip(sequence, values, out):
+        found[:] = np.searchsorted(row.astype(compute), own.astype(compute), side)
+    return out

@@ -553,7 +553,14 @@ def searchsorted(
     if order.dtype.kind == "b" and wanted.size:
         raise dtypes.refused("searchsorted_out_cpu", order.dtype)
     where = "right" if right or side == "right" else "left"
-    if order.ndim == 1:
+    if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
+        common = np.promote_types(order.dtype, wanted.dtype)
+        order, values = (a if a.dtype == common else a.astype(common) for a in (order, wanted))
+        rows = math.prod(order.shape[:-1])
+        order, values = order.reshape(rows, -1), values.reshape(rows, -1)
+        found = dispatch.active.searchsorted(order, values, where == "right")
+        found = found.reshape(wanted.shape)
+    elif order.ndim == 1:
         found = xp.asarray(xp.searchsorted(order, wanted, where))
     else:
         found = xp.empty(wanted.shape, np.int64)

@@ -88,3 +88,23 @@ def test_a_compiled_step_records_it(rng):
     for _ in range(3):
         assert all(a.cpu().equal(b) for a, b in zip(compiled(), expected))
     assert "1 recorded, 2 replayed, 0 eager" in compiled.report()
+
+
+def test_places_in_sorted_sequences(rng):
+    edges = np.sort(rng.standard_normal(300).astype(np.float32))
+    values = rng.choice([*edges, np.nan, np.inf, 0.5], (4, 33, 2)).astype(np.float32)
+    sequences = np.sort(rng.integers(-9, 9, (4, 33, 7)), -1)
+    for side in ("left", "right"):
+        for a, b in (
+            (edges, values),
+            (sequences, values),
+            (edges, np.int64(1)),
+            (edges[:0], values),
+        ):
+            there, here = m.from_numpy(a).cuda(), m.from_numpy(a)
+            b = m.tensor(b)
+            found = m.searchsorted(there, b.cuda(), side=side)
+            assert found.cpu().equal(m.searchsorted(here, b, side=side))
+            assert m.searchsorted(there, b.cuda(), out_int32=True).dtype == m.int32
+        assert m.searchsorted(there, 0.3).item() == m.searchsorted(here, 0.3).item()
+    assert m.bucketize(m.tensor(values).cuda(), m.tensor(edges).cuda()).shape == (4, 33, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels.launchers.sort import VERSIONS, longest
+from kernels.launchers.sort import SEARCHES, VERSIONS, longest
 from tests.kernels.helpers import BFLOAT16, DEVICES, get, put
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -111,6 +111,34 @@ def test_other_layouts_and_nothing(device, rng):
     check(np.broadcast_to(x[:1], (7, 90)), device)
     for shape in ((0, 5), (5, 0)):
         check(x[: shape[0], : shape[1]], device)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int64, np.uint8])
+def test_places_in_sorted_rows(dtype, device, rng):
+    for rows, n, m in ((1, 1, 33), (3, 31, 1025), (2, 1023, 5000), (1, 4096, 10), (40, 5, 3)):
+        x, values = np.sort(tied(rng, (rows, n), dtype)), tied(rng, (rows, m), dtype)
+        for side in ("left", "right"):
+            expected = [np.searchsorted(a, b, side) for a, b in zip(x, values)]
+            for version in SEARCHES:
+                for backend in ("numba", "cupy"):
+                    given = put(x, device), put(values, device), side == "right"
+                    found = kernels.searchsorted(*given, backend=backend, version=version)
+                    np.testing.assert_array_equal(get(found), expected)
+                    assert found.dtype == np.int64
+
+
+def test_places_where_there_is_nothing(device, rng):
+    x, some = np.zeros((2, 0), np.float32), np.zeros((2, 3), np.float32)
+    for a, b in ((x, some), (some, x), (some[:0], some[:0])):
+        found = get(kernels.searchsorted(put(a, device), put(b, device), backend="cupy"))
+        assert found.shape == b.shape and not found.any()
+    with pytest.raises(ValueError, match=r"expected \(rows, n\) and \(rows, m\), got"):
+        kernels.searchsorted(some, some[:1], backend="cupy")
+    with pytest.raises(TypeError, match="one dtype that has an order"):
+        kernels.searchsorted(some, some.astype(np.int32), backend="cupy")
+    long = np.zeros((1, 9000), np.float32)
+    with pytest.raises(ValueError, match="version 'shared' takes rows of up to 8192, got 9000"):
+        kernels.searchsorted(long, long, backend="cupy", version="shared")
 
 
 def test_refusals(device):
