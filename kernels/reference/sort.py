@@ -27,7 +27,8 @@ def searchsorted(sequence: np.ndarray, values: np.ndarray, right: bool = False) 
     """Before how many elements of its row of `sequence` (rows, n) each of `values` (rows, m) is to
     be inserted, with `right` behind equal ones."""
     compute = compute_dtype(values.dtype)
-    out, side = np.zeros(values.shape, np.int64), "right" if right else "left"
+    out = np.zeros(values.shape, np.int64)
     for row, own, found in zip(sequence, values, out):
-        found[:] = np.searchsorted(row.astype(compute), own.astype(compute), side)
+        row, own = row.astype(compute), own.astype(compute)
+        found[:] = np.searchsorted(row, own, "right" if right else "left")
     return out
