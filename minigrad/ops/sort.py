@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.launchers.common import on_gpu
 from kernels.launchers.sort import longest
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op, check_devices
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices

@@ -108,3 +108,15 @@ def test_places_in_sorted_sequences(rng):
             assert m.searchsorted(there, b.cuda(), out_int32=True).dtype == m.int32
         assert m.searchsorted(there, 0.3).item() == m.searchsorted(here, 0.3).item()
     assert m.bucketize(m.tensor(values).cuda(), m.tensor(edges).cuda()).shape == (4, 33, 2)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_numbers_drawn_by_weights(replacement, rng):
+    """As on the CPU, weights of zero and a row longer than a block sorts among them."""
+    for shape in ((33,), (5, 70), (2, 9000)):
+        weights = m.from_numpy(rng.random(shape) * (rng.random(shape) < 0.9))
+        drawn = []
+        for device in ("cpu", "cuda"):
+            m.manual_seed(7)
+            drawn.append(m.multinomial(weights.to(device), 20, replacement).cpu())
+        assert drawn[0].equal(drawn[1])
