@@ -333,6 +333,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return _Median(*input.kthvalue(1, 0, keepdim))
     count = input._array.shape[place]
     middle = _Median(*input.kthvalue((count + 1) // 2, place, keepdim))
+    if not input.is_floating_point():
+        return middle
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
         return middle
