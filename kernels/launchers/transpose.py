@@ -36,6 +36,7 @@ ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 SHORT = 8  # rows of fewer elements leave most threads of a warp idle
 FEW = 8  # rows or columns that one thread moves an element of each
 FEW_BLOCK = (8, 32)  # along a row, and rows
+LONG, LINES = 1 << 16, 64  # rows so long want OS threads to share them, unless there are so many
 
 PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
 CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
@@ -83,8 +84,10 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if matrix and version is None and min(matrix[1:]) <= FEW and not on_gpu(x):
-        return _few(dialect, matrix, shape, dtype)  # most of a tile would be empty
+    if version is None and not on_gpu(x) and matrix and _pays_few(*matrix):
+        return _few(dialect, matrix, shape, dtype)
+    if matrix and version is None and min(matrix[1:]) < SHORT and not on_gpu(x):
+        matrix = None  # most of a tile would be empty
     if matrix is None:
         if version is not None:
             raise ValueError(
@@ -109,6 +112,11 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         return out
 
     return run
+
+
+def _pays_few(batch: int, rows: int, columns: int) -> bool:
+    shared = batch >= LINES or max(rows, columns) <= LONG
+    return shared and min(rows, columns) <= FEW
 
 
 def _few(dialect: Dialect, matrix: tuple[int, int, int], shape: tuple[int, ...], dtype) -> Callable:
