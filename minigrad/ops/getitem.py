@@ -6,7 +6,9 @@ and boolean masks (converted to positions) select elements by their flat positio
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
 from minigrad.ops.views import Select, Slice, of_parts, viewed
@@ -25,23 +27,26 @@ from minigrad.tensor import Tensor, type_name, wrap
 
 class Take(Op):
     """Elements of the flattened x at flat positions (an array), or with `tail` parts of this shape,
-    into which x is cut."""
+    into which x is cut. error: where it is given, the positions have not been checked, negative
+    ones count from the end, and it makes the error of a wrong one."""
 
     saves = ()
     grad_name = "IndexBackward0"
 
     @staticmethod
-    def forward(x: Any, index: Any, tail: tuple = ()) -> Any:
+    def forward(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
         if x.dtype.kind == "c":
             return x.reshape(-1, *tail)[index]
+        how = {} if error is None else {"negative": True, "error": error}
         if not tail:
-            return dispatch.active.take(x, index)
-        rows = dispatch.active.embedding(x.reshape(-1, math.prod(tail)), index)
-        return rows.reshape(*index.shape, *tail)
+            return dispatch.active.take(x, index, **how)
+        rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
+        rows = dispatch.active.embedding(rows, index, **how)
+        return rows if len(tail) == 1 else rows.reshape(*index.shape, *tail)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = ()) -> tuple:
-        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0], tail=tail),)
+    def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = (), error: Any = None) -> tuple:
+        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0], tail=tail, error=error),)
 
 
 class PutInZeros(Op):
@@ -50,21 +55,24 @@ class PutInZeros(Op):
     saves = ()
 
     @staticmethod
-    def forward(g: Any, index: Any, shape: tuple, tail: tuple = ()) -> Any:
+    def forward(g: Any, index: Any, shape: tuple, tail: tuple = (), error: Any = None) -> Any:
         width = math.prod(tail)
+        how = {} if error is None else {"negative": True}
         size = math.prod(shape) // width
         if g.dtype.kind == "c":
             total = array_module(g).zeros((size, width), g.dtype)
             array_module(g).add.at(total, index.reshape(-1), g.reshape(-1, width))
             return total.reshape(shape)
         if not tail:
-            return dispatch.active.take_backward(g, index, size).reshape(shape)
+            return dispatch.active.take_backward(g, index, size, **how).reshape(shape)
         rows = g.reshape(*index.shape, width)
-        return dispatch.active.embedding_backward(rows, index, size).reshape(shape)
+        return dispatch.active.embedding_backward(rows, index, size, **how).reshape(shape)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple, tail: tuple = ()) -> tuple:
-        return (Take.apply(g, index=index, tail=tail),)
+    def vjp(
+        ctx: Any, g: Tensor, index: Any, shape: tuple, tail: tuple = (), error: Any = None
+    ) -> tuple:
+        return (Take.apply(g, index=index, tail=tail, error=error),)
 
 
 class Put(Op):
@@ -114,6 +122,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 return Take.apply(self, index=positions, tail=tail)
         except IndexError:  # a negative position, or a wrong one
             pass
+    if type(index) is Tensor and mode.recorder is None and on_gpu(index._array):
+        found = _parts_on_gpu(self, index._array)
+        if found is not None:
+            return found
     basic, tensors = parse(self, index)
     view = of_parts(basic).apply(self, index=basic) if basic or not tensors else self
     if not tensors:
@@ -136,6 +148,23 @@ def _rows(shape: tuple, index: Any) -> tuple[Any, tuple] | None:
     if not (mask or (index.dtype == np.int64 and shape)) or (tail and math.prod(tail) < 2):
         return None
     return (index.ravel().nonzero()[0] if mask else index), tail
+
+
+def _parts_on_gpu(x: Tensor, index: Any) -> Tensor | None:
+    """x at one tensor of positions on a GPU, which the launcher checks; None for other tensors."""
+    shape = x._array.shape
+    if index.dtype != np.int64 or not index.ndim or not shape or x._array.dtype.kind == "c":
+        return None
+    if math.prod(shape[1:]) < 2 and len(shape) > 1:
+        return None
+    text = f"is out of bounds for dimension 0 with size {shape[0]}"
+    if x._requires_grad:
+        index = index.copy()  # the program may change its own
+    return Take.apply(x, index=index, tail=shape[1:], error=functools.partial(_wrong, text))
+
+
+def _wrong(text: str, wrong: int) -> IndexError:
+    return IndexError(f"index {wrong} {text}")
 
 
 def _is_plain(shape: tuple, index: Any) -> bool:
@@ -344,8 +373,8 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
         return list(item.nonzero())
     n = shape[dim]
     text = f"is out of bounds for dimension {dim} with size {n}"
-    item = check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))
-    return [array_module(item).where(item < 0, item + n, item)]
+    item = item.astype(np.int64) if item.dtype.itemsize < 4 else item  # n may be too large for it
+    return [check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))]
 
 
 class Indexed:

@@ -17,7 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, Take, flat_positions, getitem
+from minigrad.ops.getitem import Put, flat_positions, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -458,46 +458,6 @@ def _check_positions(name: str, index: Tensor, n: int) -> Any:
         return IndexError(f"{name}(): index {wrong} {text}")
 
     return check_bounds(index._array, 0, n, error)
-
-
-@export()
-def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements of the flattened tensor at `index`."""
-    i, n = index._array, input._array.size
-    if i.dtype != np.int64:
-        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
-    if i.size and not n:
-        raise IndexError("take(): tried to take from an empty tensor")
-    text = f"take(): index out of range for a tensor of {n} elements"
-    i = check_bounds(i, -n, n, lambda wrong: IndexError(text))
-    return Take.apply(input, index=array_module(i).asarray(array_module(i).where(i < 0, i + n, i)))
-
-
-@export()
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, with the other dimensions broadcast."""
-    if indices._array.dtype != np.int64:
-        raise RuntimeError(
-            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
-        )
-    if dim is None:
-        return take(input, indices.reshape(-1))
-    if input._array.ndim != indices._array.ndim:
-        raise RuntimeError(
-            "take_along_dim(): input and indices should have the same number of dimensions, but "
-            f"got {input._array.ndim} dimensions for input, and {indices._array.ndim} for indices"
-        )
-    place = normalize_dim(dim, input._array.ndim)
-    others = broadcast_shape(
-        *[(*x[:place], 1, *x[place + 1 :]) for x in (input._array.shape, indices._array.shape)]
-    )
-    n = input._array.shape[place]
-    wanted = indices.expand(*others[:place], -1, *others[place + 1 :])
-    return gather(
-        input.expand(*others[:place], -1, *others[place + 1 :]),
-        place,
-        POINTWISE["where"](wanted < 0, wanted + n, wanted),
-    )
 
 
 @export()

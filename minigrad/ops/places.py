@@ -1,4 +1,4 @@
-"""Elements at flat positions, on a diagonal, in slices: `put`, `index_reduce`, `renorm`, `mode`."""
+"""Elements at flat positions, along a dimension, on a diagonal: `take`, `put`, `index_reduce`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,71 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.backends import array_module
+from minigrad.autograd.mode import mode as grad_mode
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
-from minigrad.ops.getitem import Put
-from minigrad.ops.index import scatter_reduce
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.getitem import Put, Take
+from minigrad.ops.index import gather, scatter_reduce
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.sort import searchsorted, sort
 from minigrad.ops.storage import elements_at
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _Mode = values_and_indices("mode")
+
+
+@export()
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor at `index`."""
+    i, n = index._array, input._array.size
+    if i.dtype != np.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
+    if i.size and not n:
+        raise IndexError("take(): tried to take from an empty tensor")
+    text = f"take(): index out of range for a tensor of {n} elements"
+
+    def error(wrong: int) -> IndexError:
+        return IndexError(text)
+
+    if on_gpu(i) and input._array.dtype.kind != "c" and grad_mode.recorder is None:
+        if input._requires_grad:
+            i = i.copy()  # the program may change its own
+        return Take.apply(input, index=i, error=error)  # the launcher checks
+    i = check_bounds(i, -n, n, error)
+    return Take.apply(input, index=array_module(i).asarray(i))
+
+
+@export()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather`, with the other dimensions broadcast."""
+    if indices._array.dtype != np.int64:
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
+        )
+    if dim is None:
+        return take(input, indices.reshape(-1))
+    if input._array.ndim != indices._array.ndim:
+        raise RuntimeError(
+            "take_along_dim(): input and indices should have the same number of dimensions, but "
+            f"got {input._array.ndim} dimensions for input, and {indices._array.ndim} for indices"
+        )
+    place = normalize_dim(dim, input._array.ndim)
+    others = broadcast_shape(
+        *[(*x[:place], 1, *x[place + 1 :]) for x in (input._array.shape, indices._array.shape)]
+    )
+    n = input._array.shape[place]
+    if on_gpu(indices._array):
+        text = f"is out of bounds for dimension {place} with size {n}"
+        found = check_bounds(indices._array, -n, n, lambda i: IndexError(f"index {i} {text}"))
+        indices = wrap(found)
+    else:
+        indices = POINTWISE["where"](indices < 0, indices + n, indices)
+    return gather(
+        input.expand(*others[:place], -1, *others[place + 1 :]),
+        place,
+        indices.expand(*others[:place], -1, *others[place + 1 :]),
+    )
 
 
 @export()
@@ -43,8 +97,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     if at.size and not n:
         raise IndexError("put_(): cannot put elements into an empty tensor")
     text = f"is out of range for a tensor with {n} elements"
-    check_bounds(at, -n, n, lambda wrong: IndexError(f"put_(): index {wrong} {text}"))
-    flat = array_module(at).where(at < 0, at + n, at).reshape(-1)
+    at = check_bounds(at, -n, n, lambda wrong: IndexError(f"put_(): index {wrong} {text}"))
+    flat = at.reshape(-1)
     return Put.apply(input, source.reshape(-1), index=flat, accumulate=bool(accumulate))
 
 

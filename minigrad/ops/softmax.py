@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
 from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -111,6 +112,26 @@ class CrossEntropy(Op):
         options = dict(ignore_index=ignore_index, label_smoothing=smoothing)
         found = repeated.run("cross_entropy_backward", *arrays, **options)
         return (wrap(found), None, None)
+
+
+class MeanOfClasses(Op):
+    """The sum of losses (M,), divided by how many targets are not ignored; and how many."""
+
+    saves, saves_outputs = (), (1,)
+    repeats = True
+
+    @staticmethod
+    def forward(loss: Any, target: Any, ignore_index: int) -> Any:
+        active = dispatch.active
+        kept = active.pointwise(TABLE["ne"], target, ignore_index)
+        count = active.reduce("sum", kept, dtype=np.dtype(np.int64))
+        total = active.reduce("sum", loss)
+        return active.pointwise(TABLE["div"], total, count, dtype=loss.dtype), count
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, ignore_index: int) -> tuple:
+        (count,) = ctx.tensors()
+        return (g / count).expand(ctx.shapes[0]), None
 
 
 def _inside(logits: Any, target: Any) -> bool:
