@@ -265,14 +265,15 @@ __global__ void across(const T* __restrict__ in, const I* __restrict__ index, A*
     }
 }
 
-// Rows of `width` packs of W elements, n packs in all: taken at index, or added there.
+// Rows of `width` packs of W elements, n packs in all: taken at index, or put or added there (one by
+// one).
 template <int MODE, class T, class A, class I, class U, int W>
 __global__ void rows(const T* __restrict__ in, const I* __restrict__ index, A* __restrict__ out,
                      long long* record, long long number, long long low, long long size, U width,
                      U n) {
     constexpr int PACKS = TIMES / 2;
     const U first = blockIdx.x * U(STEP * PACKS) + threadIdx.x;
-    const bool aligned = W > 1 && aligned16(in);
+    const bool aligned = W > 1 && aligned16(in) && aligned16(out);
     U there[PACKS];
     Pack<T, W> value[PACKS];
 #pragma unroll
@@ -293,12 +294,12 @@ __global__ void rows(const T* __restrict__ in, const I* __restrict__ index, A* _
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
-        const U i = first + k * STEP;
+        const U i = first + k * STEP, to = MODE == TAKE ? i : there[k];
         if (i >= n) break;
-        if constexpr (MODE == TAKE) {
-            ((Pack<A, W>*)out)[i] = value[k];
+        if (aligned) {
+            ((Pack<T, W>*)out)[to] = value[k];
         } else {
-            for (int w = 0; w < W; ++w) store<MODE>(out + there[k] * W + w, value[k].at[w]);
+            for (int w = 0; w < W; ++w) store<MODE>(out + to * W + w, value[k].at[w]);
         }
     }
 }

@@ -7,7 +7,6 @@ import numpy as np
 from kernels.cuda_c.common import Kernel, as_passed, family, scalar_type, storage_type
 from kernels.launchers.embedding import sum_dtype
 
-_UNITS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 _MODES = {"take": 0, "put": 1, "add": 2}
 
 _kernel = family("embedding.cu")
@@ -88,7 +87,9 @@ def across_kernel(mode: str, dtype: np.dtype, index: np.dtype, wide: bool) -> Ke
 
 
 def rows_kernel(mode: str, dtype: np.dtype, index: np.dtype, wide: bool, pack: int) -> Kernel:
-    """kernel(in, index, out, record, number, low, size, width, n) on a GPU, the last two in packs."""
+    """kernel(in, index, out, record, number, low, size, width, n) on a GPU.
+
+    pack: elements that move together; width, of a row, and n are in packs."""
     return _kernel("rows", (), (*_moving(mode, dtype, index, wide), pack), as_passed)
 
 
@@ -97,9 +98,7 @@ def _flag(value: bool) -> str:
 
 
 def _moving(mode: str, dtype: np.dtype, index: np.dtype, wide: bool) -> tuple:
-    """Of what is moved only the size matters, unless it is added."""
-    moved, added = storage_type(dtype), _sum("atomic", dtype)
-    if mode != "add":
-        moved = added = _UNITS[dtype.itemsize]
-    number = "unsigned long long" if wide else "unsigned"
-    return (_MODES[mode], moved, added, storage_type(index), number)
+    """The first constants of such a kernel."""
+    moved, number = storage_type(dtype), "unsigned long long" if wide else "unsigned"
+    written = _sum("atomic", dtype) if mode == "add" else moved
+    return (_MODES[mode], moved, written, storage_type(index), number)

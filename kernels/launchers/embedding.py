@@ -58,8 +58,8 @@ def sum_dtype(version: str, dtype: np.dtype) -> np.dtype:
 def checked_index(
     dialect: Dialect, index: np.ndarray, low: int, high: int, ignore: int, number: int, record
 ) -> np.ndarray:
-    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`; of those
-    inside, negative ones count from the end, high.
+    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`. Of the
+    others, negative ones count from the end, high.
 
     If there is a wrong one, and record[0] is 0, record (2 int64) becomes (number, the wrong
     number). `kernels.support.wrong_index` makes errors of that.
@@ -234,10 +234,11 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
     """
     axis = _axis("gather", x, axis, index)
     shape, shared, size = index.shape, 1, x.shape[axis]
-    if axis == x.ndim - 1 and shape[axis] >= ROW_BLOCK[0] // 2:
+    checks = _kernels_check(dialect, "gather", index)
+    if axis == x.ndim - 1 and (checks or shape[axis] >= ROW_BLOCK[0] // 2):
         index, shared = _distinct_rows(index)
     x = contiguous(_part(x, shape, axis))
-    if not _kernels_check(dialect, "gather", index):
+    if not checks:
         index = _checked(dialect, "gather", index, size)
         return _gather(dialect, x, index, shape, axis, shared)
     if not index.size:
@@ -314,12 +315,13 @@ def _gather_there(
 
 
 def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: tuple) -> None:
-    """Take rows out of x, of a shape (size, width), or add those of x to `out`, of that shape.
+    """Take rows out of x, of a shape (size, width), or put or add those of x to `out`, of such a
+    shape.
 
     check: where a wrong index is recorded, the number of the check, and the lowest index.
     """
     size, width = shape
-    pack = 16 // x.dtype.itemsize if mode == "take" else 1
+    pack = 16 // x.dtype.itemsize if mode != "add" else 1
     pack = pack if width % pack == 0 else 1
     count = index.size * width
     kind = mode, x.dtype, index.dtype, _is_wide(size * width, count), pack
@@ -345,7 +347,7 @@ def _move(
     an index (outer, length, inner), of which a row serves `shared` rows. check: as above."""
     arrays = contiguous(x).ravel(), contiguous(index).ravel(), out.ravel()
     lines = max(x.size, out.size) // max(size, length)  # of x and of out, along the axis
-    kind = mode, x.dtype, index.dtype, _is_wide(lines * max(size, length), x.size, out.size)
+    kind: tuple = mode, x.dtype, index.dtype, _is_wide(lines * max(size, length), x.size, out.size)
     count = index.size * shared
     if inner >= COLUMNS and length >= TIMES and shared == 1:
         rows, stripes = THREADS // COLUMNS, ceil_div(inner, COLUMNS)
@@ -430,9 +432,14 @@ def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, versi
         src = contiguous(src[tuple(slice(n) for n in index.shape)])
         inner = math.prod(index.shape[axis + 1 :])
         if checks:
-            with _expected(name, index, size) as check:
-                arrays = src, index, target
-                _move(dialect, MODES[version], *arrays, (*check, 0), size, length, inner)
+            mode, whole = MODES[version], index.shape[1:] == x.shape[1:]
+            with _expected(name, index, size) as (record, number):
+                check = record, number, 0
+                if axis == 0 and inner > 1 and whole and not any(index.strides[1:]):
+                    rows = index[(slice(None), *[0] * (index.ndim - 1))]
+                    _move_rows(dialect, mode, src, rows, target, check, (size, inner))
+                else:
+                    _move(dialect, mode, src, index, target, check, size, length, inner)
         else:
             _scatter(dialect, target, index, src, size, length, inner, version, name)
         if not part.flags.c_contiguous:

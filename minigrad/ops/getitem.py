@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
+from minigrad.ops.masks import elements_at_true, runs_on_gpu, true_places
 from minigrad.ops.views import Select, Slice, of_parts, viewed
 from minigrad.tensor import Tensor, type_name, wrap
 
@@ -131,7 +133,14 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if not tensors:
         return view
     shape = view._array.shape
-    ndim = 1 + max(d for d, t in enumerate(tensors) if t is not None)
+    chosen = [d for d, t in enumerate(tensors) if t is not None]
+    if len(chosen) == 1 and chosen[0] and runs_on_gpu(view._array):
+        from minigrad.ops.index import selected
+
+        at, place = tensors[chosen[0]], chosen[0]
+        found = selected(view, place, wrap(at.reshape(-1)))
+        return titled(found.reshape(*shape[:place], *at.shape, *shape[place + 1 :]), "Index")
+    ndim = 1 + chosen[-1]
     if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole
         ndim = len(shape)
     flat = flat_positions(shape[:ndim], tensors[:ndim])
@@ -151,8 +160,11 @@ def _rows(shape: tuple, index: Any) -> tuple[Any, tuple] | None:
 
 
 def _parts_on_gpu(x: Tensor, index: Any) -> Tensor | None:
-    """x at one tensor of positions on a GPU, which the launcher checks; None for other tensors."""
+    """x at one tensor of positions on a GPU, which the launcher checks, or where a mask is True;
+    None for other tensors."""
     shape = x._array.shape
+    if index.dtype == bool and runs_on_gpu(index) and index.shape == shape[: index.ndim]:
+        return _parts_at_true(x, index)
     if index.dtype != np.int64 or not index.ndim or not shape or x._array.dtype.kind == "c":
         return None
     if math.prod(shape[1:]) < 2 and len(shape) > 1:
@@ -161,6 +173,16 @@ def _parts_on_gpu(x: Tensor, index: Any) -> Tensor | None:
     if x._requires_grad:
         index = index.copy()  # the program may change its own
     return Take.apply(x, index=index, tail=shape[1:], error=functools.partial(_wrong, text))
+
+
+def _parts_at_true(x: Tensor, mask: Any) -> Tensor | None:
+    """x where a mask of its first dimensions, on a GPU, is True; None for what has no launch."""
+    tail = x._array.shape[mask.ndim :]
+    if not mask.ndim or not runs_on_gpu(x._array) or (tail and math.prod(tail) < 2):
+        return None
+    if not (tail or (mode.enabled and x._requires_grad)):
+        return wrap(elements_at_true(x._array, mask))
+    return Take.apply(x, index=true_places(mask.reshape(-1)).reshape(-1), tail=tail)
 
 
 def _wrong(text: str, wrong: int) -> IndexError:
@@ -370,6 +392,9 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
                     f"The shape of the mask {list(item.shape)} at index {i} does not match the "
                     f"shape of the indexed tensor {list(shape)} at index {dim + i}"
                 )
+        if runs_on_gpu(item) and 0 < item.ndim < 5:
+            places = true_places(item)
+            return [places[:, d] for d in range(item.ndim)]
         return list(item.nonzero())
     n = shape[dim]
     text = f"is out of bounds for dimension {dim} with size {n}"
@@ -414,7 +439,14 @@ def flat_positions(shape: tuple, tensors: list) -> Any:
         steps[d] = steps[d + 1] * shape[d + 1]
     found = Indexed(shape, tensors)
     xp, before, inner, after = array_module(found.arrays[0]), found.before, found.inner, found.after
-    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(found.arrays, found.chosen))
+    if runs_on_gpu(found.arrays[0]):
+        flat = functools.reduce(
+            lambda flat, part: plus_multiple(flat, steps[part[1]], part[0]),
+            zip(reversed(found.arrays), reversed(found.chosen)),
+            None,
+        )
+    else:
+        flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(found.arrays, found.chosen))
     flat = flat.reshape((1,) * len(before) + inner + (1,) * len(after))
     ndim = flat.ndim
     places = [*range(len(before)), *range(len(before) + len(inner), ndim)]
@@ -423,6 +455,12 @@ def flat_positions(shape: tuple, tensors: list) -> Any:
         axis[place] = shape[d]
         flat = flat + (xp.arange(shape[d], dtype=np.int64) * steps[d]).reshape(axis)
     return flat
+
+
+def plus_multiple(flat: Any, step: int, positions: Any) -> Any:
+    """flat + step * positions in one launch; nothing is added without `flat`."""
+    how = {"params": (step,), "dtype": np.dtype(np.int64)}
+    return dispatch.active.pointwise(TABLE["axpy"], 0 if flat is None else flat, positions, **how)
 
 
 Tensor.__getitem__ = getitem

@@ -228,7 +228,7 @@ def test_rows_by_kernels_that_check(shape, dtype, device, rng):
 @pytest.mark.parametrize("shape", [(5, 3), (33, 31), (64, 65), (1, 200), (1025, 2), (8, 64)])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_elements_by_kernels_that_check(axis, shape, wide, device, rng, monkeypatch):
-    """Along the last dimension, and across long and short ones behind; positions of 32 and 64 bits."""
+    """Along the last dimension, and across long and short ones; positions of 32 and 64 bits."""
     from kernels.launchers import embedding
 
     monkeypatch.setattr(embedding, "_is_wide", lambda *sizes: wide)
@@ -237,11 +237,12 @@ def test_elements_by_kernels_that_check(axis, shape, wide, device, rng, monkeypa
     for length, kind in ((1, np.int32), (7, np.int64), (40, np.int64)):
         there = list(shape)
         there[axis] = length
-        index, src = rng.integers(0, shape[axis], there).astype(kind), normal(rng, there)
+        index = rng.integers(0, shape[axis], there).astype(kind)
+        src = rng.permutation(index.size).reshape(there).astype(np.float32)  # each value once
         one = np.broadcast_to(index[:1, :1], there) if axis == 2 else index
         for given in (index, one):
             check("gather", x, axis, given, device=device)
-        check("scatter_add", x, axis, index, src, device=device, scale=40)
+        check("scatter_add", x, axis, index, src, device=device, scale=40 * index.size)
         placed = put(x, device), axis, put(index, device), put(src, device)
         found = get(kernels.scatter(*placed, backend="cupy"))
         grid = list(np.ogrid[tuple(slice(n) for n in there)])
