@@ -204,16 +204,14 @@ __global__ void along(const T* __restrict__ in, const I* __restrict__ index, A* 
     T value[TIMES];
 #pragma unroll
     for (int k = 0; k < TIMES; ++k) {
-        const U i = first + k * STEP;
-        if (i < n) given[k] = index[SHARED ? i / length / shared * length + i % length : i];
+        const U i = first + k * STEP, line = INNER ? i / inner : i, row = line / length;
+        there[k] = INNER ? row * U(size) * inner + (i - line * inner) : row * U(size);
+        if (i < n) given[k] = index[SHARED ? row / shared * length + (i - row * length) : i];
     }
 #pragma unroll
     for (int k = 0; k < TIMES; ++k) {
-        const U i = first + k * STEP;
-        if (i >= n) break;
-        const U at = U(inside(given[k], size, low, record, number)), line = INNER ? i / inner : i;
-        there[k] = line / length * U(size) + at;
-        if (INNER) there[k] = there[k] * inner + (i - line * inner);
+        const U at = first + k * STEP < n ? inside(given[k], size, low, record, number) : 0;
+        there[k] += INNER ? at * inner : at;
     }
 #pragma unroll
     for (int k = 0; k < TIMES; ++k) {
@@ -274,32 +272,38 @@ __global__ void rows(const T* __restrict__ in, const I* __restrict__ index, A* _
     constexpr int PACKS = TIMES / 2;
     const U first = blockIdx.x * U(STEP * PACKS) + threadIdx.x;
     const bool aligned = W > 1 && aligned16(in) && aligned16(out);
+    I given[PACKS];
     U there[PACKS];
     Pack<T, W> value[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         const U i = first + k * STEP, row = i / width;
-        if (i >= n) break;
-        there[k] = U(inside(index[row], size, low, record, number)) * width + (i - row * width);
+        there[k] = i - row * width;
+        if (i < n) given[k] = index[row];
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; ++k) {
+        const U i = first + k * STEP;
+        if (i < n) there[k] += U(inside(given[k], size, low, record, number)) * width;
+    }
+    if (aligned) {
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const U i = first + k * STEP, from = MODE == TAKE ? there[k] : i;
+            if (i < n) value[k] = ((const Pack<T, W>*)in)[from];
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const U i = first + k * STEP, to = MODE == TAKE ? i : there[k];
+            if (i < n) ((Pack<T, W>*)out)[to] = value[k];
+        }
+        return;
     }
 #pragma unroll
     for (int k = 0; k < PACKS; ++k) {
         const U i = first + k * STEP, from = MODE == TAKE ? there[k] : i;
-        if (i >= n) break;
-        if (aligned) {
-            value[k] = ((const Pack<T, W>*)in)[from];
-        } else {
-            for (int w = 0; w < W; ++w) value[k].at[w] = in[from * W + w];
-        }
-    }
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) {
-        const U i = first + k * STEP, to = MODE == TAKE ? i : there[k];
-        if (i >= n) break;
-        if (aligned) {
-            ((Pack<T, W>*)out)[to] = value[k];
-        } else {
-            for (int w = 0; w < W; ++w) store<MODE>(out + to * W + w, value[k].at[w]);
-        }
+        const U to = MODE == TAKE ? i : there[k];
+        if (i >= n) continue;
+        for (int w = 0; w < W; ++w) store<MODE>(out + to * W + w, in[from * W + w]);
     }
 }

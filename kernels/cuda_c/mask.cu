@@ -64,22 +64,23 @@ __global__ void choose(const bool* mask, const long long* ends, const T* x, T* o
 }
 
 // out (found, D): a place along each dimension of a mask (..., size1, size2, size3), of which the
-// last D - 1 sizes count.
-template <int D>
+// last D - 1 sizes count. U: unsigned integers that hold a place, of 32 bits where that is enough: a
+// division of 64 bits takes a hundred instructions.
+template <int D, class U>
 __global__ void places(const bool* mask, const long long* ends, long long* out, long long size1,
                        long long size2, long long size3, long long n) {
     __shared__ unsigned short chosen[THREADS * EACH];
     const int total = ranked(mask, chosen, n);
     const long long first = blockIdx.x * (long long)(THREADS * EACH);
     const long long start = ends[blockIdx.x] - total;
-    const long long sizes[3] = {size1, size2, size3};
+    const U sizes[3] = {U(size1), U(size2), U(size3)};
     for (int i = threadIdx.x; i < total; i += THREADS) {
-        unsigned long long rest = first + chosen[i];
+        U rest = U(first) + chosen[i];
         long long* at = out + (start + i) * D;
 #pragma unroll
         for (int d = D - 1; d > 0; --d) {
-            const unsigned long long size = sizes[d + 3 - D], above = rest / size;
-            at[d] = rest - above * size;
+            const U above = rest / sizes[d + 3 - D];
+            at[d] = rest - above * sizes[d + 3 - D];
             rest = above;
         }
         at[0] = rest;

@@ -23,6 +23,7 @@ def choose(dtype: np.dtype) -> Kernel:
     return _kernel("choose", (), (storage_type(dtype),), _sized)
 
 
-def places(ndim: int) -> Kernel:
-    """kernel(mask, ends, out, size1, size2, size3)."""
-    return _kernel("places", (), (ndim,), _sized)
+def places(ndim: int, wide: bool) -> Kernel:
+    """kernel(mask, ends, out, size1, size2, size3). wide: a place needs more than 31 bits."""
+    number = "unsigned long long" if wide else "unsigned"
+    return _kernel("places", (), (ndim, number), _sized)

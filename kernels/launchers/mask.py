@@ -63,7 +63,8 @@ def mask_places(dialect: Dialect, mask: np.ndarray, ends: np.ndarray, found: int
         raise ValueError(f"mask_places: expected 1 to 4 dimensions, got {ndim}")
     out = empty((found, ndim), np.dtype(np.int64), mask)
     if found:
-        launch = _launch("mask_places", dialect.mask.places, (ndim,), len(ends), out)
+        constants = ndim, mask.size >= 1 << 31
+        launch = _launch("mask_places", dialect.mask.places, constants, len(ends), out)
         launch(contiguous(mask).ravel(), ends, out.ravel(), *sizes)
     return out
 

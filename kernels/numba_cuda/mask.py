@@ -65,9 +65,9 @@ def choose(dtype: np.dtype) -> Callable:
 
 
 @functools.cache
-def places(ndim: int) -> Callable:
+def places(ndim: int, wide: bool) -> Callable:
     """kernel(mask, ends, out, size1, size2, size3): a place along each of `ndim` dimensions, whose
-    last sizes are these."""
+    last sizes are these. `wide` tells the other dialect that a place needs more than 31 bits."""
     D = ndim
 
     def choose_places(mask, ends, out, size1, size2, size3):
