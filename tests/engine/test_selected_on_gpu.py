@@ -147,6 +147,18 @@ def test_one_hot():
             mg.cuda.synchronize()
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_bincount(dtype, rng):
+    numbers, weights = rng.integers(0, 9, 1025).astype(dtype), rng.random(1025)
+    same_in_both_places(lambda i: i.bincount(), numbers)
+    same_in_both_places(lambda i: i.bincount(minlength=33), numbers)
+    same_in_both_places(lambda i: i[:0].bincount(minlength=2), numbers)
+    for kind in (np.float64, np.float32, np.int64):
+        same_in_both_places(lambda i, w: i.bincount(w), numbers, (9 * weights).astype(kind))
+    with pytest.raises(RuntimeError, match="non-negative"):
+        mg.tensor([0, -1], device="cuda").bincount()
+
+
 COUNTS = {  # launches, waits
     "a[i]": ((1, 0), lambda a, i, k: a[i]),
     "embedding": ((1, 0), lambda a, i, k: F.embedding(i, a)),
