@@ -24,7 +24,7 @@ from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
 from minigrad.ops.masks import elements_at_true, runs_on_gpu, true_places
 from minigrad.ops.views import Select, Slice, of_parts, viewed
-from minigrad.tensor import Tensor, type_name, wrap
+from minigrad.tensor import Tensor, functions, type_name, wrap
 
 
 class Take(Op):
@@ -135,11 +135,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     shape = view._array.shape
     chosen = [d for d, t in enumerate(tensors) if t is not None]
     if len(chosen) == 1 and chosen[0] and runs_on_gpu(view._array):
-        from minigrad.ops.index import selected
-
-        at, place = tensors[chosen[0]], chosen[0]
-        found = selected(view, place, wrap(at.reshape(-1)))
-        return titled(found.reshape(*shape[:place], *at.shape, *shape[place + 1 :]), "Index")
+        place, at = chosen[0], tensors[chosen[0]].astype(np.int64, copy=False)
+        found = functions.index_select(view, place, wrap(at.reshape(-1)))
+        if at.ndim != 1:
+            found = found.reshape(*shape[:place], *at.shape, *shape[place + 1 :])
+        return titled(found, "Index")
     ndim = 1 + chosen[-1]
     if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole
         ndim = len(shape)

@@ -423,12 +423,12 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return getitem(input, (slice(None),) * place + (index,))
     if not on_gpu(index._array):  # there the launcher checks
         _check_positions("index_select", index, n)
-    return selected(input, place, index).reshape(
+    return _selected(input, place, index).reshape(
         *shape[:place], index._array.size, *shape[place + 1 :]
     )
 
 
-def selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
+def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices at an index along `dim`, in some shape: as rows where they are long, else the same
     elements of each row."""
     shape, positions = x._array.shape, index._array
