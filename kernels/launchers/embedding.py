@@ -110,7 +110,7 @@ def _error(name: str, size: int) -> Callable[[int], Exception]:
 
 def _kernels_check(dialect: Dialect, name: str, index) -> bool:
     """Whether the kernels that the index is for check it themselves."""
-    if dialect.name != "cupy" or not on_gpu(index) or are_deterministic_algorithms_enabled():
+    if dialect.name != "cupy" or not on_gpu(index):
         return False
     _check_dtype(name, index)
     return True
@@ -185,12 +185,12 @@ def embedding_backward(
 
     version: "atomic", "lines" or "split" (default: by device, see the file's header).
     """
-    if version is None and index.size and _kernels_check(dialect, "embedding_backward", index):
+    forced, (tiles, _) = version == "split", _tiles(index.size, g.shape[-1])
+    version = _chosen("embedding_backward", version, g, tiles)
+    if version in MODES and index.size and _kernels_check(dialect, "embedding_backward", index):
         low, shape = -num_rows if negative else 0, (num_rows, g.shape[-1])
         with _expected("embedding_backward", index, num_rows, negative) as (record, number):
             return _added_there(dialect, g, index, record, number, low, shape)
-    forced, (tiles, _) = version == "split", _tiles(index.size, g.shape[-1])
-    version = _chosen("embedding_backward", version, g, tiles)
     index = _checked(dialect, "embedding_backward", index, num_rows, negative)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
@@ -314,6 +314,9 @@ def _gather_there(
     return out
 
 
+_NAMES = {"add": ("scatter_add", "atomic"), "put": ("scatter", "elements")}  # in a trace
+
+
 def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: tuple) -> None:
     """Take rows out of x, of a shape (size, width), or put or add those of x to `out`, of such a
     shape.
@@ -326,7 +329,8 @@ def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: 
     count = index.size * width
     kind = mode, x.dtype, index.dtype, _is_wide(size * width, count), pack
     factory, grid = dialect.embedding.rows_kernel, ceil_div(count // pack, THREADS * TIMES // 2)
-    launch = _plans.launch("embedding", f"{mode} rows", factory, kind, grid, THREADS, out)
+    name = _NAMES.get(mode, ("embedding", "rows"))
+    launch = _plans.launch(*name, factory, kind, grid, THREADS, out)
     arrays = contiguous(x).ravel(), contiguous(index).ravel(), out.ravel()
     launch(*arrays, *check, size, width // pack, count // pack)
 
@@ -360,7 +364,8 @@ def _move(
         return
     factory, grid = dialect.embedding.along_kernel, ceil_div(count, THREADS * TIMES)
     kind = (*kind, inner > 1, shared > 1)
-    launch = _plans.launch("gather", f"{mode} along", factory, kind, grid, THREADS, out)
+    name = _NAMES.get(mode, ("gather", "elements"))
+    launch = _plans.launch(*name, factory, kind, grid, THREADS, out)
     launch(*arrays, *check, size, length, inner, shared, count)
 
 
@@ -508,11 +513,11 @@ def take_backward(
 
     version: "atomic", "lines" or "split" (default: by device, see the file's header).
     """
-    if version is None and index.size and _kernels_check(dialect, "take_backward", index):
+    version = _chosen("take_backward", version, g, 1)
+    if version in MODES and index.size and _kernels_check(dialect, "take_backward", index):
         low = -size if negative else 0
         with _expected("take_backward", index, size, negative) as check:
             return _added_there(dialect, g, index, *check, low, (size, 1)).ravel()
-    version = _chosen("take_backward", version, g, 1)
     index = _checked(dialect, "take_backward", index, size, negative)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:

@@ -73,6 +73,9 @@ def test_columns_and_rows(width, rng):
     same_in_both_places(lambda a, j: a.index_select(1, j), a, j)
     same_in_both_places(lambda a, i: a[i], a, i, grad=True)
     same_in_both_places(lambda a, i: a.index_copy(0, i, a[:9] * 2), a, i)
+    same_in_both_places(lambda a, i: a.index_put((i - 33,), a[:9] * 2), a, i)
+    same_in_both_places(lambda a, i: a.index_put((i,), a[:1, :1]), a, i)
+    same_in_both_places(lambda a, i: a.index_put((a[:, 0] > 0,), a[0]), a, i)
     same_in_both_places(lambda a, i: a.scatter(0, i[:, None].expand(9, width), a[9:18]), a, i)
     same_in_both_places(lambda a, i: a.scatter_add(0, i[:, None].expand(9, width), a[9:18]), a, i)
 
