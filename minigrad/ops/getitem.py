@@ -124,10 +124,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 return Take.apply(self, index=positions, tail=tail)
         except IndexError:  # a negative position, or a wrong one
             pass
-    if type(index) is Tensor and mode.recorder is None and on_gpu(index._array):
-        found = _parts_on_gpu(self, index._array)
-        if found is not None:
-            return found
+    both_there = type(index) is Tensor and on_gpu(index._array) and on_gpu(self._array)
+    if both_there and mode.recorder is None:
+        parts = _parts_on_gpu(self, index._array)
+        if parts is not None:
+            return parts
     basic, tensors = parse(self, index)
     view = of_parts(basic).apply(self, index=basic) if basic or not tensors else self
     if not tensors:
