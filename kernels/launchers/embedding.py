@@ -407,8 +407,10 @@ def scatter(
     index: np.ndarray,
     src: np.ndarray,
     version: str | None = None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A copy of x with src written at index along `axis`; of equal indices one counts.
+    """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
+    of equal indices one counts.
 
     version: "elements" or "lines", where it is the last (default: by device). Raises ValueError for
     shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
@@ -418,7 +420,8 @@ def scatter(
     if version is None:
         any_order = on_gpu(x) and not are_deterministic_algorithms_enabled()
         version = "elements" if any_order else "lines"
-    return _scattered(dialect, "scatter", x, axis, index, src, copy(dialect, x), version)
+    start = copy(dialect, x) if out is None else out
+    return _scattered(dialect, "scatter", x, axis, index, src, start, version)
 
 
 def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
@@ -625,7 +628,13 @@ FAMILY = Family(
             },
         ),
         Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
-        Operation(scatter, _cost_of_put, _problem_of_put, PUT_VERSIONS),
+        Operation(
+            scatter,
+            _cost_of_put,
+            _problem_of_put,
+            PUT_VERSIONS,
+            written=lambda x, *_, out=None, **__: () if out is None else (out,),
+        ),
         Operation(take, _cost_of_take),
         Operation(
             checked_index,

@@ -74,10 +74,16 @@ def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) ->
 
 
 @traced
-def scatter(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
-    """A copy of x with src written at index along `axis`; of equal indices the last counts."""
+def scatter(
+    x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
+    of equal indices the last counts."""
     check_index("scatter", index, x.shape[axis])
-    out, grid = x.copy(), list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    out, grid = (
+        x.copy() if out is None else out,
+        list(np.ogrid[tuple(slice(n) for n in index.shape)]),
+    )
     grid[axis] = index
     out[tuple(grid)] = src[tuple(slice(n) for n in index.shape)]
     return out

@@ -263,8 +263,19 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
         flat = flat_positions(target._array.shape, tensors)
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
         return
-    target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
+    if runs_on_gpu(values._array) and on_gpu(target._array) and _are_rows(tensors):
+        rows = tensors[0].reshape(-1, *[1] * (len(shape) - 1))
+        rows, x = array_module(rows).broadcast_to(rows, shape), target._array
+        dispatch.active.scatter(x, 0, rows, values._array, out=x)
+    else:
+        target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
     target._counter[0] += 1
+
+
+def _are_rows(tensors: list) -> bool:
+    """Whether the positions are those of whole parts along the first dimension."""
+    first, *others = tensors
+    return first is not None and first.ndim == 1 and all(t is None for t in others)
 
 
 def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:

@@ -11,11 +11,8 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad._names import return_type
-from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.getitem import parse
-from minigrad.ops.masks import runs_on_gpu
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
@@ -496,14 +493,6 @@ def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """A copy of input with `values` at the positions of `input[indices]`."""
-    recorded = mode.enabled and (input.requires_grad or values.requires_grad)
-    one = len(indices) == 1 and isinstance(indices[0], Tensor) and indices[0]._array.ndim
-    if one and not (accumulate or recorded) and runs_on_gpu(input._array):
-        basic, (first, *others) = parse(input, tuple(indices))
-        whole = not basic and first.ndim == 1 and all(t is None for t in others)
-        rows = (first.size, *input._array.shape[1:])
-        if whole and values._array.shape == rows and values._array.dtype == input._array.dtype:
-            return functions.index_copy(input, 0, wrap(first), values)
     return input.clone().index_put_(tuple(indices), values, accumulate)
 
 

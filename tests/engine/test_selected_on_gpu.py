@@ -90,6 +90,31 @@ def test_scatter_reduce(dim, how, rng):
     same_in_both_places(lambda x, i, s: x.scatter_reduce(0, i, s, how), x, index, source)
 
 
+def changed(x, index, value):
+    x[index] = value
+    return x
+
+
+SET = {
+    "rows": lambda x, i, v: changed(x, i, v),
+    "rows of a view": lambda x, i, v: changed(x.t(), mg.unique(i % 5), v[0, 0]),
+    "rows of a part": lambda x, i, v: changed(x[:, 1:4], i, v[:, 1:4]),
+    "one value": lambda x, i, v: changed(x, i, v[0, 0]),
+    "a number": lambda x, i, v: changed(x, i, 2.5),
+    "of a vector": lambda x, i, v: changed(x[:, 0], i, v[:, 0]),
+    "by a mask": lambda x, i, v: changed(x, x[:, 0] > 0, v[0]),
+    "pairs": lambda x, i, v: changed(x, (i, i % 5), v[:, 0]),
+    "columns": lambda x, i, v: changed(x, (slice(None), i[:2] % 5), v[0, 0]),
+    "nothing": lambda x, i, v: changed(x, i[:0], v[:0]),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_setting_by_index(name, rng):
+    x, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((9, 5), (4, 5)))
+    same_in_both_places(SET[name], x, rng.permutation(9)[:4] - 9, v)
+
+
 SHAPES = [(31,), (1023,), (4096,), (4097,), (65, 70), (3, 5, 33), (2, 3, 4, 5), (2, 1, 3, 2, 2),
           (0,), (4, 0)]  # fmt: skip
 
