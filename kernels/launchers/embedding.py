@@ -357,9 +357,8 @@ def _move(
         rows, stripes = THREADS // COLUMNS, ceil_div(inner, COLUMNS)
         tiles, factory = ceil_div(length, rows * TIMES), dialect.embedding.across_kernel
         grid = tiles * stripes * (count // (length * inner))
-        launch = _plans.launch(
-            "gather", f"{mode} across", factory, kind, grid, (COLUMNS, rows), out
-        )
+        name = _NAMES.get(mode, ("gather", "rows"))
+        launch = _plans.launch(*name, factory, kind, grid, (COLUMNS, rows), out)
         launch(*arrays, *check, size, length, inner, tiles, stripes)
         return
     factory, grid = dialect.embedding.along_kernel, ceil_div(count, THREADS * TIMES)
