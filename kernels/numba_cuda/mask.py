@@ -82,20 +82,33 @@ def places(ndim: int, wide: bool) -> Callable:
         at = ends[cuda.blockIdx.x]
         for other in range(t, THREADS):
             at -= own[other]
+        above3, x3 = first // size3, first % size3  # divisions here, none in the loop
+        above2, x2 = above3 // size2, above3 % size2
+        x0, x1 = above2 // size1, above2 % size1
         for i in range(first, min(first + EACH, mask.size)):
             if mask[i]:
-                rest = i
-                if D > 1:
-                    out[at * D + D - 1] = rest % size3
-                    rest = rest // size3
-                if D > 2:
-                    out[at * D + D - 2] = rest % size2
-                    rest = rest // size2
-                if D > 3:
-                    out[at * D + D - 3] = rest % size1
-                    rest = rest // size1
-                out[at * D] = rest
+                if D == 1:
+                    out[at] = i
+                elif D == 2:
+                    out[at * D], out[at * D + 1] = above3, x3
+                elif D == 3:
+                    out[at * D], out[at * D + 1], out[at * D + 2] = above2, x2, x3
+                else:
+                    out[at * D], out[at * D + 1] = x0, x1
+                    out[at * D + 2], out[at * D + 3] = x2, x3
                 at += 1
+            x3 += 1
+            if x3 == size3:
+                x3 = 0
+                above3 += 1
+                x2 += 1
+                if x2 == size2:
+                    x2 = 0
+                    above2 += 1
+                    x1 += 1
+                    if x1 == size1:
+                        x1 = 0
+                        x0 += 1
 
     mask = array(np.dtype(bool))
     return cuda.jit(signature(mask, "int64[::1]", "int64[::1]", *["int64"] * 3))(choose_places)
