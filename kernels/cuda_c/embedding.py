@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.cuda_c.common import Kernel, family, scalar_type, storage_type
+from kernels.cuda_c.common import Kernel, as_passed, family, scalar_type, storage_type
 from kernels.launchers.embedding import sum_dtype
+
+_MODES = {"take": 0, "put": 1, "add": 2}
 
 _kernel = family("embedding.cu")
 
@@ -67,3 +69,36 @@ def scatter_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -
 def put_kernel(version: str, dtype: np.dtype, index: np.dtype, rows: bool) -> Kernel:
     """kernel(src, index, out, size, length, inner)."""
     return _kernel(f"put_{version}", (), _types(dtype, index), _sized_by_index)
+
+
+def along_kernel(
+    mode: str, dtype: np.dtype, index: np.dtype, wide: bool, inner: bool, shared: bool
+) -> Kernel:
+    """kernel(in, index, out, record, number, low, size, length, inner, shared, n) on a GPU.
+
+    mode: "take", "put" or "add". wide: some position needs more than 31 bits."""
+    constants = (*_moving(mode, dtype, index, wide), _flag(inner), _flag(shared))
+    return _kernel("along", (), constants, as_passed)
+
+
+def across_kernel(mode: str, dtype: np.dtype, index: np.dtype, wide: bool) -> Kernel:
+    """kernel(in, index, out, record, number, low, size, length, inner, tiles, stripes) on a GPU."""
+    return _kernel("across", (), _moving(mode, dtype, index, wide), as_passed)
+
+
+def rows_kernel(mode: str, dtype: np.dtype, index: np.dtype, wide: bool, pack: int) -> Kernel:
+    """kernel(in, index, out, record, number, low, size, width, n) on a GPU.
+
+    pack: elements that move together; width, of a row, and n are in packs."""
+    return _kernel("rows", (), (*_moving(mode, dtype, index, wide), pack), as_passed)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _moving(mode: str, dtype: np.dtype, index: np.dtype, wide: bool) -> tuple:
+    """The first constants of such a kernel."""
+    moved, number = storage_type(dtype), "unsigned long long" if wide else "unsigned"
+    written = _sum("atomic", dtype) if mode == "add" else moved
+    return (_MODES[mode], moved, written, storage_type(index), number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -41,8 +42,11 @@ PUT_VERSIONS = {
     "lines": "a thread per line along the axis writes in order: repeatable",
 }
 
-THREADS = 256
+MODES = {"atomic": "add", "elements": "put"}  # of the kernels that check the index
+
+THREADS, TIMES = 256, 8  # a thread has so many elements where its kernel checks the index
 ROW_BLOCK = (64, 4)
+COLUMNS = 64  # of a block of neighbouring columns
 
 
 def sum_dtype(version: str, dtype: np.dtype) -> np.dtype:
@@ -54,11 +58,17 @@ def sum_dtype(version: str, dtype: np.dtype) -> np.dtype:
 def checked_index(
     dialect: Dialect, index: np.ndarray, low: int, high: int, ignore: int, number: int, record
 ) -> np.ndarray:
-    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`.
+    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`. Of the
+    others, negative ones count from the end, high.
 
-    If there is one, and record[0] is 0, record (2 int64) becomes (number, the wrong number).
-    `kernels.support.wrong_index` makes errors of that.
+    If there is a wrong one, and record[0] is 0, record (2 int64) becomes (number, the wrong
+    number). `kernels.support.wrong_index` makes errors of that.
     """
+    return _checked_copy(dialect, index, number, record, low, high, ignore)
+
+
+@remembered(3)
+def _checked_copy(dialect: Dialect, index, number: int, record, low: int, high: int, ignore: int):
     out = empty(index.shape, index.dtype, index)
     if out.size:
         factory, grid = dialect.embedding.checked_index_kernel, ceil_div(out.size, THREADS)
@@ -69,24 +79,47 @@ def checked_index(
     return out
 
 
-def _checked(dialect: Dialect, name: str, index, size: int):
+def _checked(dialect: Dialect, name: str, index, size: int, negative: bool = False, error=None):
     """The index, without numbers that would lead outside of memory.
 
     Raises TypeError unless it is of integers, IndexError unless all are in 0 .. size - 1: for an
-    array on a GPU later, when the host waits (`kernels.support.wrong_index`).
+    array on a GPU later, when the host waits (`kernels.support.wrong_index`). negative: numbers
+    from -size to -1 count from the end. error: makes another error of the wrong number.
     """
+    _check_dtype(name, index)
+    low, error = -size if negative else 0, error or _error(name, size)
+    if on_gpu(index):
+        launch = functools.partial(checked_index, dialect)
+        return wrong_index.inside(launch, namespace(index), index, low, size, error)
+    if all_below(index, size):
+        return index
+    wrong = index[(index < low) | (index >= size)]
+    if wrong.size:
+        raise error(wrong.ravel()[0].item())
+    return np.where(index < 0, index + size, index)
+
+
+def _check_dtype(name: str, index) -> None:
     if index.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integer indices, got {index.dtype}")
 
-    def error(wrong: int) -> IndexError:
-        return IndexError(f"{name}: index {wrong} is out of bounds for size {size}")
 
-    if on_gpu(index):
-        launch = functools.partial(checked_index, dialect)
-        return wrong_index.inside(launch, namespace(index), index, 0, size, error)
-    if not all_below(index, size):
-        raise error(index[(index < 0) | (index >= size)].ravel()[0].item())
-    return index
+def _error(name: str, size: int) -> Callable[[int], Exception]:
+    return lambda wrong: IndexError(f"{name}: index {wrong} is out of bounds for size {size}")
+
+
+def _kernels_check(dialect: Dialect, name: str, index) -> bool:
+    """Whether the kernels that the index is for check it themselves."""
+    if dialect.name != "cupy" or not on_gpu(index):
+        return False
+    _check_dtype(name, index)
+    return True
+
+
+def _expected(name: str, index, size: int, negative: bool = False, error=None):
+    """As `wrong_index.expected` says."""
+    low, error = -size if negative else 0, error or _error(name, size)
+    return wrong_index.expected(namespace(index), index, low, size, error)
 
 
 def _tiles(rows: int, width: int) -> tuple[int, int]:
@@ -107,9 +140,24 @@ def _chosen(name: str, version: str | None, like, blocks: int) -> str:
     return ("split" if few else "lines") if are_deterministic_algorithms_enabled() else "atomic"
 
 
-def embedding(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
-    return _rows(dialect, weight, _checked(dialect, "embedding", index, weight.shape[0]))
+def embedding(
+    dialect: Dialect,
+    weight: np.ndarray,
+    index: np.ndarray,
+    negative: bool = False,
+    error: Callable[[int], Exception] | None = None,
+) -> np.ndarray:
+    """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D).
+
+    negative: numbers from -V to -1 count from the end. error: what is raised for a wrong one.
+    """
+    size = weight.shape[0]
+    if not _kernels_check(dialect, "embedding", index):
+        return _rows(dialect, weight, _checked(dialect, "embedding", index, size, negative, error))
+    if not index.size:
+        return empty((*index.shape, weight.shape[1]), weight.dtype, weight)
+    with _expected("embedding", index, size, negative, error) as (record, number):
+        return _rows_there(dialect, weight, index, record, number, -size if negative else 0)
 
 
 @remembered(2)
@@ -126,7 +174,12 @@ def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray
 
 
 def embedding_backward(
-    dialect: Dialect, g: np.ndarray, index: np.ndarray, num_rows: int, version: str | None = None
+    dialect: Dialect,
+    g: np.ndarray,
+    index: np.ndarray,
+    num_rows: int,
+    version: str | None = None,
+    negative: bool = False,
 ) -> np.ndarray:
     """Gradient (num_rows, D) of embedding: rows of g (*index.shape, D) added where they came from.
 
@@ -134,7 +187,11 @@ def embedding_backward(
     """
     forced, (tiles, _) = version == "split", _tiles(index.size, g.shape[-1])
     version = _chosen("embedding_backward", version, g, tiles)
-    index = _checked(dialect, "embedding_backward", index, num_rows)
+    if version in MODES and index.size and _kernels_check(dialect, "embedding_backward", index):
+        low, shape = -num_rows if negative else 0, (num_rows, g.shape[-1])
+        with _expected("embedding_backward", index, num_rows, negative) as (record, number):
+            return _added_there(dialect, g, index, record, number, low, shape)
+    index = _checked(dialect, "embedding_backward", index, num_rows, negative)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
@@ -176,12 +233,18 @@ def gather(dialect: Dialect, x: np.ndarray, axis: int, index: np.ndarray) -> np.
     Raises ValueError for an index that is larger than x off the axis, IndexError out of bounds.
     """
     axis = _axis("gather", x, axis, index)
-    shape, shared = index.shape, 1
-    if axis == x.ndim - 1 and shape[axis] >= ROW_BLOCK[0] // 2:
+    shape, shared, size = index.shape, 1, x.shape[axis]
+    checks = _kernels_check(dialect, "gather", index)
+    if axis == x.ndim - 1 and (checks or shape[axis] >= ROW_BLOCK[0] // 2):
         index, shared = _distinct_rows(index)
-    index = _checked(dialect, "gather", index, x.shape[axis])
     x = contiguous(_part(x, shape, axis))
-    return _gather(dialect, x, index, shape, axis, shared)
+    if not checks:
+        index = _checked(dialect, "gather", index, size)
+        return _gather(dialect, x, index, shape, axis, shared)
+    if not index.size:
+        return empty(shape, x.dtype, x)
+    with _expected("gather", index, size) as (record, number):
+        return _gather_there(dialect, x, index, record, number, 0, shape, axis, shared)
 
 
 def _distinct_rows(index) -> tuple:
@@ -217,6 +280,102 @@ def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1
     return out
 
 
+# -- on a GPU, by kernels that check the index ----------------------------------------------------
+
+
+@remembered(4)
+def _rows_there(dialect: Dialect, weight, index, record, number: int, low: int):
+    """As `_rows`; numbers from `low` on count."""
+    out = empty((*index.shape, weight.shape[1]), weight.dtype, weight)
+    if out.size:
+        _move_rows(dialect, "take", weight, index, out, (record, number, low), weight.shape)
+    return out
+
+
+@remembered(4)
+def _added_there(dialect: Dialect, g, index, record, number: int, low: int, shape: tuple):
+    """Rows of g, or elements, added at index to zeros of a shape (size, width)."""
+    out = empty(shape, sum_dtype("atomic", g.dtype), g)
+    pointwise(dialect, TABLE["copy"], 0, dtype=out.dtype, out=out)
+    if g.size:
+        _move_rows(dialect, "add", g, index, out, (record, number, low), shape)
+    return out if out.dtype == g.dtype else cast(dialect, out, g.dtype)
+
+
+@remembered(4)
+def _gather_there(
+    dialect: Dialect, x, index, record, number: int, low: int, shape: tuple, axis: int, shared: int
+):
+    """As `_gather`; numbers from `low` on count."""
+    out, inner = empty(shape, x.dtype, x), math.prod(shape[axis + 1 :])
+    if out.size:
+        sizes = x.shape[axis], shape[axis], inner, shared
+        _move(dialect, "take", x, index, out, (record, number, low), *sizes)
+    return out
+
+
+_NAMES = {"add": ("scatter_add", "atomic"), "put": ("scatter", "elements")}  # in a trace
+
+
+def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: tuple) -> None:
+    """Take rows out of x, of a shape (size, width), or put or add those of x to `out`, of such a
+    shape.
+
+    check: where a wrong index is recorded, the number of the check, and the lowest index.
+    """
+    size, width = shape
+    pack = 16 // x.dtype.itemsize if mode != "add" else 1
+    pack = pack if width % pack == 0 else 1
+    count = index.size * width
+    kind = mode, x.dtype, index.dtype, _is_wide(size * width, count), pack
+    factory, grid = dialect.embedding.rows_kernel, ceil_div(count // pack, THREADS * TIMES // 2)
+    name = _NAMES.get(mode, ("embedding", "rows"))
+    launch = _plans.launch(*name, factory, kind, grid, THREADS, out)
+    arrays = contiguous(x).ravel(), contiguous(index).ravel(), out.ravel()
+    launch(*arrays, *check, size, width // pack, count // pack)
+
+
+def _move(
+    dialect: Dialect,
+    mode: str,
+    x,
+    index,
+    out,
+    check: tuple,
+    size: int,
+    length: int,
+    inner: int,
+    shared: int = 1,
+) -> None:
+    """Take elements of x (outer, size, inner), or put or add those of x to `out`, of that shape, at
+    an index (outer, length, inner), of which a row serves `shared` rows. check: as above."""
+    arrays = contiguous(x).ravel(), contiguous(index).ravel(), out.ravel()
+    lines = max(x.size, out.size) // max(size, length)  # of x and of out, along the axis
+    kind: tuple = mode, x.dtype, index.dtype, _is_wide(lines * max(size, length), x.size, out.size)
+    count = index.size * shared
+    if inner >= COLUMNS and length >= TIMES and shared == 1:
+        rows, stripes = THREADS // COLUMNS, ceil_div(inner, COLUMNS)
+        tiles, factory = ceil_div(length, rows * TIMES), dialect.embedding.across_kernel
+        grid = tiles * stripes * (count // (length * inner))
+        name = _NAMES.get(mode, ("gather", "rows"))
+        launch = _plans.launch(*name, factory, kind, grid, (COLUMNS, rows), out)
+        launch(*arrays, *check, size, length, inner, tiles, stripes)
+        return
+    factory, grid = dialect.embedding.along_kernel, ceil_div(count, THREADS * TIMES)
+    kind = (*kind, inner > 1, shared > 1)
+    name = _NAMES.get(mode, ("gather", "elements"))
+    launch = _plans.launch(*name, factory, kind, grid, THREADS, out)
+    launch(*arrays, *check, size, length, inner, shared, count)
+
+
+def _is_wide(*sizes: int) -> bool:
+    """Whether positions in arrays of these sizes, and a bit behind them, need more than 31 bits."""
+    return max(sizes) >= 1 << 30
+
+
+# -- additions and writes --------------------------------------------------------------------------
+
+
 def scatter_add(
     dialect: Dialect,
     x: np.ndarray,
@@ -247,8 +406,10 @@ def scatter(
     index: np.ndarray,
     src: np.ndarray,
     version: str | None = None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A copy of x with src written at index along `axis`; of equal indices one counts.
+    """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
+    of equal indices one counts.
 
     version: "elements" or "lines", where it is the last (default: by device). Raises ValueError for
     shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
@@ -258,12 +419,16 @@ def scatter(
     if version is None:
         any_order = on_gpu(x) and not are_deterministic_algorithms_enabled()
         version = "elements" if any_order else "lines"
-    return _scattered(dialect, "scatter", x, axis, index, src, copy(dialect, x), version)
+    start = copy(dialect, x) if out is None else out
+    return _scattered(dialect, "scatter", x, axis, index, src, start, version)
 
 
 def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
     """`out`, which holds the elements of x, with src added or written at index."""
-    index = _checked(dialect, name, index, x.shape[axis])
+    size, length = x.shape[axis], index.shape[axis]
+    checks = version in MODES and _kernels_check(dialect, name, index)
+    if not checks:
+        index = _checked(dialect, name, index, size)
     if src.dtype != x.dtype:
         raise TypeError(f"{name}: src is {src.dtype}, expected {x.dtype} as x")
     if any(n > m for n, m in zip(index.shape, src.shape)):
@@ -273,8 +438,17 @@ def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, versi
         target = contiguous(part)
         src = contiguous(src[tuple(slice(n) for n in index.shape)])
         inner = math.prod(index.shape[axis + 1 :])
-        sizes = x.shape[axis], index.shape[axis], inner
-        _scatter(dialect, target, index, src, *sizes, version, name)
+        if checks:
+            mode, whole = MODES[version], index.shape[1:] == x.shape[1:]
+            with _expected(name, index, size) as (record, number):
+                check = record, number, 0
+                if axis == 0 and inner > 1 and whole and not any(index.strides[1:]):
+                    rows = index[(slice(None), *[0] * (index.ndim - 1))]
+                    _move_rows(dialect, mode, src, rows, target, check, (size, inner))
+                else:
+                    _move(dialect, mode, src, index, target, check, size, length, inner)
+        else:
+            _scatter(dialect, target, index, src, size, length, inner, version, name)
         if not part.flags.c_contiguous:
             pointwise(dialect, TABLE["copy"], target, dtype=out.dtype, out=part)
     return out
@@ -304,22 +478,49 @@ def _scatter(
     launch(src.ravel(), contiguous(index).ravel(), out.ravel(), *numbers)
 
 
-def take(dialect: Dialect, x: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Elements of the flattened x at flat positions `index`, of index's shape."""
-    index = _checked(dialect, "take", index, x.size)
-    flat = _gather(dialect, contiguous(x).ravel(), index.ravel(), (index.size,), 0)
-    return flat.reshape(index.shape)
+def take(
+    dialect: Dialect,
+    x: np.ndarray,
+    index: np.ndarray,
+    negative: bool = False,
+    error: Callable[[int], Exception] | None = None,
+) -> np.ndarray:
+    """Elements of the flattened x at flat positions `index`, of index's shape.
+
+    negative: numbers from -size to -1 count from the end. error: what is raised for a wrong one.
+    """
+    size, shape = x.size, (index.size,)
+    if not _kernels_check(dialect, "take", index):
+        index = _checked(dialect, "take", index, size, negative, error)
+        flat = _gather(dialect, contiguous(x).ravel(), index.ravel(), shape, 0)
+        return flat.reshape(index.shape)
+    if not index.size:
+        return empty(index.shape, x.dtype, x)
+    flat, positions, low = contiguous(x).ravel(), index.ravel(), -size if negative else 0
+    with _expected("take", index, size, negative, error) as check:
+        return _gather_there(dialect, flat, positions, *check, low, shape, 0, 1).reshape(
+            index.shape
+        )
 
 
 def take_backward(
-    dialect: Dialect, g: np.ndarray, index: np.ndarray, size: int, version: str | None = None
+    dialect: Dialect,
+    g: np.ndarray,
+    index: np.ndarray,
+    size: int,
+    version: str | None = None,
+    negative: bool = False,
 ) -> np.ndarray:
     """Gradient (size,) of take: g added where it came from; equal indices accumulate.
 
     version: "atomic", "lines" or "split" (default: by device, see the file's header).
     """
     version = _chosen("take_backward", version, g, 1)
-    index = _checked(dialect, "take_backward", index, size)
+    if version in MODES and index.size and _kernels_check(dialect, "take_backward", index):
+        low = -size if negative else 0
+        with _expected("take_backward", index, size, negative) as check:
+            return _added_there(dialect, g, index, *check, low, (size, 1)).ravel()
+    index = _checked(dialect, "take_backward", index, size, negative)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
         _scatter(dialect, dx, index, contiguous(g), size, index.size, 1, version)
@@ -426,7 +627,13 @@ FAMILY = Family(
             },
         ),
         Operation(scatter_add, _cost_of_scatter, _problem_of_scatter, VERSIONS),
-        Operation(scatter, _cost_of_put, _problem_of_put, PUT_VERSIONS),
+        Operation(
+            scatter,
+            _cost_of_put,
+            _problem_of_put,
+            PUT_VERSIONS,
+            written=lambda x, *_, out=None, **__: () if out is None else (out,),
+        ),
         Operation(take, _cost_of_take),
         Operation(
             checked_index,

@@ -38,10 +38,12 @@ def checked_index_kernel(index: np.dtype) -> Callable:
         i = cuda.grid(1)
         if i < index.size:
             value = np.int64(index[i])
-            if low <= value < high or value == ignore:
+            if low <= value < high:
+                out[i] = value + high if value < 0 else value
+            elif value == ignore:
                 out[i] = index[i]
             else:
-                out[i] = low
+                out[i] = low + high if low < 0 else low
                 if cuda.atomic.compare_and_swap(record, 0, number) == 0:  # the first one alone
                     record[1] = value
 

@@ -43,10 +43,20 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
-def check_index(name: str, index: np.ndarray, size: int) -> None:
-    """Raise IndexError unless every index is in 0 .. size-1."""
-    if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index[(index < 0) | (index >= size)].flat[0]
+def check_index(
+    name: str,
+    index: np.ndarray,
+    size: int,
+    negative: bool = False,
+    error: Callable[[int], Exception] | None = None,
+) -> None:
+    """Raise IndexError, or `error(wrong)`, unless every index is in 0 .. size-1, or where they may
+    be negative in -size .. size-1."""
+    low = -size if negative else 0
+    if index.size and (index.min() < low or index.max() >= size):
+        bad = index[(index < low) | (index >= size)].flat[0].item()
+        if error is not None:
+            raise error(bad)
         raise IndexError(f"{name}: index {bad} is out of bounds for size {size}")
 
 

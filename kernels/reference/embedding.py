@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels.reference.common import check_index, compute_dtype, traced
@@ -11,26 +13,40 @@ from kernels.reference.common import check_index, compute_dtype, traced
 def checked_index(
     index: np.ndarray, low: int, high: int, ignore: int, number: int, record: np.ndarray
 ) -> np.ndarray:
-    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`; if
-    there is one, and record[0] is 0, record becomes (number, the wrong number)."""
-    wrong = ((index < low) | (index >= high)) & (index != ignore)
+    """A copy with `low` in place of numbers outside of low .. high - 1 other than `ignore`, where
+    negative ones count from the end, high; if there was one outside, and record[0] is 0, record
+    becomes (number, the wrong number)."""
+    outside = (index < low) | (index >= high)
+    wrong = outside & (index != ignore)
     out = index.copy()
     out[wrong] = low
+    out[(out < 0) & ~(outside & ~wrong)] += high
     if bool(wrong.any()) and record[0] == 0:
         record[0], record[1] = number, index[wrong][0]
     return out
 
 
 @traced
-def embedding(weight: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D)."""
-    check_index("embedding", index, weight.shape[0])
+def embedding(
+    weight: np.ndarray,
+    index: np.ndarray,
+    negative: bool = False,
+    error: Callable[[int], Exception] | None = None,
+) -> np.ndarray:
+    """Rows of weight (V, D) at integer `index` of any shape: (*index.shape, D).
+
+    negative: numbers from -V to -1 count from the end. error: what is raised for a wrong one.
+    """
+    check_index("embedding", index, weight.shape[0], negative, error)
     return weight[index]
 
 
 @traced
-def embedding_backward(g: np.ndarray, index: np.ndarray, num_rows: int) -> np.ndarray:
+def embedding_backward(
+    g: np.ndarray, index: np.ndarray, num_rows: int, negative: bool = False
+) -> np.ndarray:
     """Gradient (num_rows, D) of embedding: rows of g added where they came from."""
+    check_index("embedding_backward", index, num_rows, negative)
     dw = np.zeros((num_rows, g.shape[-1]), compute_dtype(g.dtype))
     np.add.at(dw, index.ravel(), g.reshape(index.size, g.shape[-1]).astype(dw.dtype, copy=False))
     return dw.astype(g.dtype, copy=False)
@@ -58,25 +74,42 @@ def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) ->
 
 
 @traced
-def scatter(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
-    """A copy of x with src written at index along `axis`; of equal indices the last counts."""
+def scatter(
+    x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
+    of equal indices the last counts."""
     check_index("scatter", index, x.shape[axis])
-    out, grid = x.copy(), list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    out, grid = (
+        x.copy() if out is None else out,
+        list(np.ogrid[tuple(slice(n) for n in index.shape)]),
+    )
     grid[axis] = index
     out[tuple(grid)] = src[tuple(slice(n) for n in index.shape)]
     return out
 
 
 @traced
-def take(x: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Elements of the flattened x at flat positions `index`, of index's shape."""
-    check_index("take", index, x.size)
+def take(
+    x: np.ndarray,
+    index: np.ndarray,
+    negative: bool = False,
+    error: Callable[[int], Exception] | None = None,
+) -> np.ndarray:
+    """Elements of the flattened x at flat positions `index`, of index's shape.
+
+    negative: numbers from -size to -1 count from the end. error: what is raised for a wrong one.
+    """
+    check_index("take", index, x.size, negative, error)
     return np.asarray(x.reshape(-1)[index])
 
 
 @traced
-def take_backward(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
+def take_backward(
+    g: np.ndarray, index: np.ndarray, size: int, negative: bool = False
+) -> np.ndarray:
     """Gradient (size,) of take: g added where it came from; equal indices accumulate."""
+    check_index("take_backward", index, size, negative)
     dx = np.zeros(size, compute_dtype(g.dtype))
     np.add.at(dx, index.ravel(), g.ravel().astype(dx.dtype, copy=False))
     return dx.astype(g.dtype, copy=False)

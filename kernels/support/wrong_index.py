@@ -1,9 +1,10 @@
 """Wrong indices on a GPU: found by a kernel, an error when the host next waits, as in torch.
 
-To know at once, the host would have to wait for the GPU at each index. Instead a kernel replaces
-wrong numbers, so that none leads outside of memory, and records the first of them where the host
-can read it without waiting: in page-locked memory, which a GPU can write to. `raise_found` reads
-it. It is called wherever minigrad waits for a GPU, and before each further check.
+To know at once, the host would have to wait for the GPU at each index. Instead the kernel that
+reads the index, or one before it, replaces wrong numbers, so that none leads outside of memory, and
+records the first of them where the host can read it without waiting: in page-locked memory, which a
+GPU can write to. `raise_found` reads it. It is called wherever minigrad waits for a GPU, and before
+each further check.
 With CUDA_LAUNCH_BLOCKING=1 the host waits after each check, and the error comes from the call that
 is wrong.
 """
@@ -89,14 +90,27 @@ def inside(
     error: Callable[[int], Exception],
     ignore: int | None = None,
 ) -> Any:
-    """A copy of an index on a GPU with `low` in place of numbers outside of low .. high - 1.
+    """A copy of an index on a GPU whose numbers from low to -1 count from the end, high, and with
+    a number inside in place of those outside of low .. high - 1.
 
     If there is one, other than `ignore`, `error(wrong)` is raised later. launch: `checked_index` of
     a dialect; module: that of the array, CuPy.
     """
-    raise_found()
     if not index.size:
+        raise_found()
         return index
+    with expected(module, index, low, high, error) as (record, number):
+        return launch(index, low, high, low if ignore is None else ignore, number, record)
+
+
+@contextmanager
+def expected(
+    module: Any, index: Any, low: int, high: int, error: Callable[[int], Exception]
+) -> Iterator[tuple[Any, int]]:
+    """What a kernel that is launched in the block needs to check an index on a GPU, which is not
+    empty: where it records (number of the check, number outside of low .. high - 1), and that
+    number of the check. `error(wrong)` is raised later."""
+    raise_found()
     if high <= low:
         raise error(int(index.ravel()[0]))
     device = getattr(index, "device", None)
@@ -104,11 +118,9 @@ def inside(
     if where not in _devices:
         _devices[where] = _Device(module, device)
     found = _devices[where]
-    number = found.remember(error)
-    out = launch(index, low, high, low if ignore is None else ignore, number, found.record)
+    yield found.record, found.remember(error)
     if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
         synchronize()
-    return out
 
 
 def raise_found() -> None:

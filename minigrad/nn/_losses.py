@@ -188,6 +188,8 @@ def _finish_classes(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if weight is None and (target.is_cuda or mode.recorder is not None):
         # The count stays there: nothing waits for it, and a recorded step counts each time.
+        if mode.recorder is None and target._array.dtype == np.int64:
+            return soft.MeanOfClasses.apply(loss, target, ignore_index=ignore_index)[0]
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.

@@ -32,13 +32,14 @@ def check_bounds(
 ) -> Any:
     """Raise `error(wrong)` for a number outside of low .. high - 1 that is not `ignore`.
 
-    The array; on a GPU, where the error comes later, a copy with `low` in place of such numbers.
+    The array, of whose numbers those from low to -1 count from the end, high; on a GPU, where the
+    error comes later, a copy with others in place of wrong ones.
     """
     if on_gpu(array):
         launch, module = dispatch.active.checked_index, array_module(array)
         return wrong_index.inside(launch, module, array, low, high, error, ignore)
     check_values(_check_bounds, array, low, high, error, ignore)
-    return array
+    return array if low >= 0 else array_module(array).where(array < 0, array + high, array)
 
 
 def _check_bounds(

@@ -6,42 +6,49 @@ and boolean masks (converted to positions) select elements by their flat positio
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.autograd.node import Op, titled
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
+from minigrad.ops.masks import elements_at_true, runs_on_gpu, true_places
 from minigrad.ops.views import Select, Slice, of_parts, viewed
-from minigrad.tensor import Tensor, type_name, wrap
+from minigrad.tensor import Tensor, functions, type_name, wrap
 
 
 class Take(Op):
     """Elements of the flattened x at flat positions (an array), or with `tail` parts of this shape,
-    into which x is cut."""
+    into which x is cut. error: where it is given, the positions have not been checked, negative
+    ones count from the end, and it makes the error of a wrong one."""
 
     saves = ()
     grad_name = "IndexBackward0"
 
     @staticmethod
-    def forward(x: Any, index: Any, tail: tuple = ()) -> Any:
+    def forward(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
         if x.dtype.kind == "c":
             return x.reshape(-1, *tail)[index]
+        how = {} if error is None else {"negative": True, "error": error}
         if not tail:
-            return dispatch.active.take(x, index)
-        rows = dispatch.active.embedding(x.reshape(-1, math.prod(tail)), index)
-        return rows.reshape(*index.shape, *tail)
+            return dispatch.active.take(x, index, **how)
+        rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
+        rows = dispatch.active.embedding(rows, index, **how)
+        return rows if len(tail) == 1 else rows.reshape(*index.shape, *tail)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = ()) -> tuple:
-        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0], tail=tail),)
+    def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = (), error: Any = None) -> tuple:
+        return (PutInZeros.apply(g, index=index, shape=ctx.shapes[0], tail=tail, error=error),)
 
 
 class PutInZeros(Op):
@@ -50,21 +57,24 @@ class PutInZeros(Op):
     saves = ()
 
     @staticmethod
-    def forward(g: Any, index: Any, shape: tuple, tail: tuple = ()) -> Any:
+    def forward(g: Any, index: Any, shape: tuple, tail: tuple = (), error: Any = None) -> Any:
         width = math.prod(tail)
+        how = {} if error is None else {"negative": True}
         size = math.prod(shape) // width
         if g.dtype.kind == "c":
             total = array_module(g).zeros((size, width), g.dtype)
             array_module(g).add.at(total, index.reshape(-1), g.reshape(-1, width))
             return total.reshape(shape)
         if not tail:
-            return dispatch.active.take_backward(g, index, size).reshape(shape)
+            return dispatch.active.take_backward(g, index, size, **how).reshape(shape)
         rows = g.reshape(*index.shape, width)
-        return dispatch.active.embedding_backward(rows, index, size).reshape(shape)
+        return dispatch.active.embedding_backward(rows, index, size, **how).reshape(shape)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, index: Any, shape: tuple, tail: tuple = ()) -> tuple:
-        return (Take.apply(g, index=index, tail=tail),)
+    def vjp(
+        ctx: Any, g: Tensor, index: Any, shape: tuple, tail: tuple = (), error: Any = None
+    ) -> tuple:
+        return (Take.apply(g, index=index, tail=tail, error=error),)
 
 
 class Put(Op):
@@ -114,12 +124,24 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 return Take.apply(self, index=positions, tail=tail)
         except IndexError:  # a negative position, or a wrong one
             pass
+    both_there = type(index) is Tensor and on_gpu(index._array) and on_gpu(self._array)
+    if both_there and mode.recorder is None:
+        parts = _parts_on_gpu(self, index._array)
+        if parts is not None:
+            return parts
     basic, tensors = parse(self, index)
     view = of_parts(basic).apply(self, index=basic) if basic or not tensors else self
     if not tensors:
         return view
     shape = view._array.shape
-    ndim = 1 + max(d for d, t in enumerate(tensors) if t is not None)
+    chosen = [d for d, t in enumerate(tensors) if t is not None]
+    if len(chosen) == 1 and chosen[0] and runs_on_gpu(view._array):
+        place, at = chosen[0], tensors[chosen[0]].astype(np.int64, copy=False)
+        found = functions.index_select(view, place, wrap(at.reshape(-1)))
+        if at.ndim != 1:
+            found = found.reshape(*shape[:place], *at.shape, *shape[place + 1 :])
+        return titled(found, "Index")
+    ndim = 1 + chosen[-1]
     if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole
         ndim = len(shape)
     flat = flat_positions(shape[:ndim], tensors[:ndim])
@@ -136,6 +158,36 @@ def _rows(shape: tuple, index: Any) -> tuple[Any, tuple] | None:
     if not (mask or (index.dtype == np.int64 and shape)) or (tail and math.prod(tail) < 2):
         return None
     return (index.ravel().nonzero()[0] if mask else index), tail
+
+
+def _parts_on_gpu(x: Tensor, index: Any) -> Tensor | None:
+    """x at one tensor of positions on a GPU, which the launcher checks, or where a mask is True;
+    None for other tensors."""
+    shape = x._array.shape
+    if index.dtype == bool and runs_on_gpu(index) and index.shape == shape[: index.ndim]:
+        return _parts_at_true(x, index)
+    if index.dtype != np.int64 or not index.ndim or not shape or x._array.dtype.kind == "c":
+        return None
+    if math.prod(shape[1:]) < 2 and len(shape) > 1:
+        return None
+    text = f"is out of bounds for dimension 0 with size {shape[0]}"
+    if x._requires_grad:
+        index = index.copy()  # the program may change its own
+    return Take.apply(x, index=index, tail=shape[1:], error=functools.partial(_wrong, text))
+
+
+def _parts_at_true(x: Tensor, mask: Any) -> Tensor | None:
+    """x where a mask of its first dimensions, on a GPU, is True; None for what has no launch."""
+    tail = x._array.shape[mask.ndim :]
+    if not mask.ndim or not runs_on_gpu(x._array) or (tail and math.prod(tail) < 2):
+        return None
+    if not (tail or (mode.enabled and x._requires_grad)):
+        return wrap(elements_at_true(x._array, mask))
+    return Take.apply(x, index=true_places(mask.reshape(-1)).reshape(-1), tail=tail)
+
+
+def _wrong(text: str, wrong: int) -> IndexError:
+    return IndexError(f"index {wrong} {text}")
 
 
 def _is_plain(shape: tuple, index: Any) -> bool:
@@ -211,8 +263,19 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
         flat = flat_positions(target._array.shape, tensors)
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))
         return
-    target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
+    if runs_on_gpu(values._array) and on_gpu(target._array) and _are_rows(tensors):
+        rows = tensors[0].reshape(-1, *[1] * (len(shape) - 1))
+        rows, x = array_module(rows).broadcast_to(rows, shape), target._array
+        dispatch.active.scatter(x, 0, rows, values._array, out=x)
+    else:
+        target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
     target._counter[0] += 1
+
+
+def _are_rows(tensors: list) -> bool:
+    """Whether the positions are those of whole parts along the first dimension."""
+    first, *others = tensors
+    return first is not None and first.ndim == 1 and all(t is None for t in others)
 
 
 def _without_leading_ones(values: Tensor, ndim: int) -> Tensor:
@@ -341,11 +404,14 @@ def _positions(item: Any, shape: tuple, dim: int) -> list:
                     f"The shape of the mask {list(item.shape)} at index {i} does not match the "
                     f"shape of the indexed tensor {list(shape)} at index {dim + i}"
                 )
+        if runs_on_gpu(item) and 0 < item.ndim < 5:
+            places = true_places(item)
+            return [places[:, d] for d in range(item.ndim)]
         return list(item.nonzero())
     n = shape[dim]
     text = f"is out of bounds for dimension {dim} with size {n}"
-    item = check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))
-    return [array_module(item).where(item < 0, item + n, item)]
+    item = item.astype(np.int64) if item.dtype.itemsize < 4 else item  # n may be too large for it
+    return [check_bounds(item, -n, n, lambda wrong: IndexError(f"index {wrong} {text}"))]
 
 
 class Indexed:
@@ -385,7 +451,14 @@ def flat_positions(shape: tuple, tensors: list) -> Any:
         steps[d] = steps[d + 1] * shape[d + 1]
     found = Indexed(shape, tensors)
     xp, before, inner, after = array_module(found.arrays[0]), found.before, found.inner, found.after
-    flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(found.arrays, found.chosen))
+    if runs_on_gpu(found.arrays[0]):
+        flat = functools.reduce(
+            lambda flat, part: plus_multiple(flat, steps[part[1]], part[0]),
+            zip(reversed(found.arrays), reversed(found.chosen)),
+            None,
+        )
+    else:
+        flat = sum(a.astype(np.int64) * steps[d] for a, d in zip(found.arrays, found.chosen))
     flat = flat.reshape((1,) * len(before) + inner + (1,) * len(after))
     ndim = flat.ndim
     places = [*range(len(before)), *range(len(before) + len(inner), ndim)]
@@ -394,6 +467,12 @@ def flat_positions(shape: tuple, tensors: list) -> Any:
         axis[place] = shape[d]
         flat = flat + (xp.arange(shape[d], dtype=np.int64) * steps[d]).reshape(axis)
     return flat
+
+
+def plus_multiple(flat: Any, step: int, positions: Any) -> Any:
+    """flat + step * positions in one launch; nothing is added without `flat`."""
+    how = {"params": (step,), "dtype": np.dtype(np.int64)}
+    return dispatch.active.pointwise(TABLE["axpy"], 0 if flat is None else flat, positions, **how)
 
 
 Tensor.__getitem__ = getitem

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
 from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -17,8 +18,9 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, Take, flat_positions, getitem
+from minigrad.ops.getitem import Put, flat_positions, getitem, plus_multiple
 from minigrad.ops.inplace import inplace
+from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -310,9 +312,10 @@ class ScatterReduce(Op):
     def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
         xp, out = array_module(x), dispatch.active.copy(x)
         region = tuple([slice(0, n) for n in index.shape])
-        parts = [index.astype(np.int64) if d == dim else p for d, p in enumerate(xp.ogrid[region])]
         strides = [math.prod(out.shape[d + 1 :]) for d in range(out.ndim)]
-        places = sum(p * s for p, s in zip(parts, strides)).reshape(-1)  # flat: ufunc.at is fast
+        parts = [p * s for p, s in zip(xp.ogrid[region], strides)]
+        start = sum([p for d, p in enumerate(parts) if d != dim], xp.zeros_like(parts[dim][:1]))
+        places = plus_multiple(start, strides[dim], index).reshape(-1)  # flat: ufunc.at is fast
         used = src[region].reshape(-1)
         if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
             host = out.get()
@@ -461,46 +464,6 @@ def _check_positions(name: str, index: Tensor, n: int) -> Any:
 
 
 @export()
-def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements of the flattened tensor at `index`."""
-    i, n = index._array, input._array.size
-    if i.dtype != np.int64:
-        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
-    if i.size and not n:
-        raise IndexError("take(): tried to take from an empty tensor")
-    text = f"take(): index out of range for a tensor of {n} elements"
-    i = check_bounds(i, -n, n, lambda wrong: IndexError(text))
-    return Take.apply(input, index=array_module(i).asarray(array_module(i).where(i < 0, i + n, i)))
-
-
-@export()
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, with the other dimensions broadcast."""
-    if indices._array.dtype != np.int64:
-        raise RuntimeError(
-            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
-        )
-    if dim is None:
-        return take(input, indices.reshape(-1))
-    if input._array.ndim != indices._array.ndim:
-        raise RuntimeError(
-            "take_along_dim(): input and indices should have the same number of dimensions, but "
-            f"got {input._array.ndim} dimensions for input, and {indices._array.ndim} for indices"
-        )
-    place = normalize_dim(dim, input._array.ndim)
-    others = broadcast_shape(
-        *[(*x[:place], 1, *x[place + 1 :]) for x in (input._array.shape, indices._array.shape)]
-    )
-    n = input._array.shape[place]
-    wanted = indices.expand(*others[:place], -1, *others[place + 1 :])
-    return gather(
-        input.expand(*others[:place], -1, *others[place + 1 :]),
-        place,
-        POINTWISE["where"](wanted < 0, wanted + n, wanted),
-    )
-
-
-@export()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask (broadcast) is True, as one dimension."""
     if mask._array.dtype.kind != "b":
@@ -537,6 +500,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     place, positions, source = _slices("index_copy", input, dim, index, source)
     xp, shape = array_module(input._array), input._array.shape
     gradients = mode.enabled and (input.requires_grad or source.requires_grad)  # each slice has one
+    if not (place or gradients) and source._array.size and runs_on_gpu(input._array):
+        rows = positions.reshape(-1, *[1] * (len(shape) - 1))
+        return Scatter.apply(input, wrap(rows).expand(source._array.shape), source, dim=0)
     if place or gradients or not source._array.size or input._array.dtype.kind == "c":
         flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
         return Put.apply(input, source, index=flat, accumulate=False)
@@ -597,6 +563,9 @@ def _slices(
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of non-zero elements: (count, ndim) int64, or one tensor per dimension."""
     array = input._array
+    if runs_on_gpu(array) and 0 < array.ndim < 5:
+        places = true_places(array if array.dtype == bool else POINTWISE["ne"](input, 0)._array)
+        return tuple([wrap(places[:, d]) for d in range(array.ndim)]) if as_tuple else wrap(places)
     found = array_module(array).atleast_1d(array).nonzero() if array.ndim == 0 else array.nonzero()
     if as_tuple:
         return tuple([wrap(f) for f in found])
@@ -656,18 +625,28 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     array = tensor._array
     if array.dtype != np.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if array.size and array.min() < 0:
-        raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1 and not array.size:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    if num_classes != -1 and on_gpu(array):  # there the host does not wait for the numbers
+        below = check_bounds(array, 0, num_classes, _wrong_class)
+        classes, equal = array_module(array).arange(num_classes), TABLE["eq"]
+        long = np.dtype(np.int64)
+        return wrap(dispatch.active.pointwise(equal, below[..., None], classes, out_dtype=long))
+    if array.size and array.min() < 0:
+        raise _wrong_class(-1)
     most = int(array.max()) if array.size else -1
     count = most + 1 if num_classes == -1 else num_classes
     if most >= count:
-        raise RuntimeError("Class values must be smaller than num_classes.")
+        raise _wrong_class(most)
     xp = array_module(array)
     rows = xp.zeros((array.size, count), np.int64)
     rows[xp.arange(array.size), array.reshape(-1)] = 1
     return wrap(rows.reshape(*array.shape, count))
+
+
+def _wrong_class(wrong: int) -> RuntimeError:
+    kind = "non-negative" if wrong < 0 else "smaller than num_classes"
+    return RuntimeError(f"Class values must be {kind}.")
 
 
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -685,7 +664,8 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     input, mask = input.expand(shape), mask.expand(shape)
     if not shape:
         return _masked_scatter(input.reshape(1), mask.reshape(1), source).reshape(())
-    flat = array_module(input._array).asarray(mask._array).reshape(-1).nonzero()[0]
+    array = array_module(input._array).asarray(mask._array).reshape(-1)
+    flat = true_places(array).reshape(-1) if runs_on_gpu(array) else array.nonzero()[0]
     if source._array.size < flat.size:
         raise RuntimeError(
             f"masked_scatter: expected {flat.size} or more elements in source, got {source.numel()}"

@@ -1,24 +1,83 @@
-"""Elements at flat positions, on a diagonal, in slices: `put`, `index_reduce`, `renorm`, `mode`."""
+"""Elements at flat positions, along a dimension, on a diagonal: `take`, `put`, `index_reduce`."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
+from kernels.pointwise import TABLE
 from minigrad import dtypes
-from minigrad.backends import array_module
+from minigrad.autograd.mode import mode as grad_mode
+from minigrad.backends import array_module, on_gpu
+from minigrad.devices import read
 from minigrad.ops.bounds import check_bounds
-from minigrad.ops.getitem import Put
-from minigrad.ops.index import scatter_reduce
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.getitem import Put, Take
+from minigrad.ops.index import gather, scatter_reduce
+from minigrad.ops.masks import runs_on_gpu
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.sort import searchsorted, sort
 from minigrad.ops.storage import elements_at
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _Mode = values_and_indices("mode")
+
+
+@export()
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor at `index`."""
+    i, n = index._array, input._array.size
+    if i.dtype != np.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
+    if i.size and not n:
+        raise IndexError("take(): tried to take from an empty tensor")
+    text = f"take(): index out of range for a tensor of {n} elements"
+
+    def error(wrong: int) -> IndexError:
+        return IndexError(text)
+
+    if on_gpu(i) and input._array.dtype.kind != "c" and grad_mode.recorder is None:
+        if input._requires_grad:
+            i = i.copy()  # the program may change its own
+        return Take.apply(input, index=i, error=error)  # the launcher checks
+    i = check_bounds(i, -n, n, error)
+    return Take.apply(input, index=array_module(i).asarray(i))
+
+
+@export()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather`, with the other dimensions broadcast."""
+    if indices._array.dtype != np.int64:
+        raise RuntimeError(
+            f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}"
+        )
+    if dim is None:
+        return take(input, indices.reshape(-1))
+    if input._array.ndim != indices._array.ndim:
+        raise RuntimeError(
+            "take_along_dim(): input and indices should have the same number of dimensions, but "
+            f"got {input._array.ndim} dimensions for input, and {indices._array.ndim} for indices"
+        )
+    place = normalize_dim(dim, input._array.ndim)
+    others = broadcast_shape(
+        *[(*x[:place], 1, *x[place + 1 :]) for x in (input._array.shape, indices._array.shape)]
+    )
+    n = input._array.shape[place]
+    if on_gpu(indices._array):
+        text = f"is out of bounds for dimension {place} with size {n}"
+        found = check_bounds(indices._array, -n, n, lambda i: IndexError(f"index {i} {text}"))
+        indices = wrap(found)
+    else:
+        indices = POINTWISE["where"](indices < 0, indices + n, indices)
+    return gather(
+        input.expand(*others[:place], -1, *others[place + 1 :]),
+        place,
+        indices.expand(*others[:place], -1, *others[place + 1 :]),
+    )
 
 
 @export()
@@ -43,9 +102,39 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     if at.size and not n:
         raise IndexError("put_(): cannot put elements into an empty tensor")
     text = f"is out of range for a tensor with {n} elements"
-    check_bounds(at, -n, n, lambda wrong: IndexError(f"put_(): index {wrong} {text}"))
-    flat = array_module(at).where(at < 0, at + n, at).reshape(-1)
+    at = check_bounds(at, -n, n, lambda wrong: IndexError(f"put_(): index {wrong} {text}"))
+    flat = at.reshape(-1)
     return Put.apply(input, source.reshape(-1), index=flat, accumulate=bool(accumulate))
+
+
+@export()
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """The count of each non-negative integer (or the sum of its weights)."""
+    array = input._array
+    if array.dtype.kind not in "iu":
+        raise dtypes.refused("bincount_cpu", array.dtype)
+    w = None if weights is None else weights.detach()._array
+    there = array.ndim == 1 and runs_on_gpu(array) and (w is None or w.shape == array.shape)
+    least = there and read(dispatch.active.reduce("min", array), "item")
+    if array.ndim != 1 or (array.size and (least if there else array.min()) < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    counts = (_counts_on_gpu if there else array_module(array).bincount)(array, w, minlength)
+    narrow = w is not None and w.dtype == np.float32
+    return wrap(counts.astype(np.float32) if narrow else counts)
+
+
+def _counts_on_gpu(array: Any, weights: Any, minlength: int) -> Any:
+    """`numpy.bincount` of numbers that are not negative: additions by index. Counts are added up in
+    32 bits where these are enough, which is half as much to read."""
+    most = read(dispatch.active.reduce("max", array), "item")
+    short = np.int32 if array.size < 1 << 31 else np.int64
+    dtype = np.dtype(short if weights is None else np.float64)
+    xp, filled = array_module(array), functools.partial(dispatch.active.pointwise, TABLE["copy"])
+    zeros = filled(0, dtype=dtype, out=xp.empty(max(most + 1, minlength), dtype))
+    if weights is None:
+        weights = filled(1, dtype=dtype, out=xp.empty(array.shape, dtype))
+    counts = dispatch.active.scatter_add(zeros, 0, array, weights.astype(dtype, copy=False))
+    return counts.astype(np.int64) if dtype.kind == "i" else counts
 
 
 @export()

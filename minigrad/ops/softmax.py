@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
+from kernels.support import wrong_index
 from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -93,7 +95,13 @@ class CrossEntropy(Op):
         losses = _losses(ignore_index, smoothing)
         if _inside(logits, target):
             return dispatch.together(losses, logits, target, weight)
-        return losses(logits, target, weight)
+        if not (_checked_beside(target) and target.size):
+            return losses(logits, target, weight)
+        classes = logits.shape[1]
+        expected = wrong_index.expected(array_module(target), target, 0, classes, wrong_class)
+        with expected as (record, number):
+            checked = _checked_losses(classes, ignore_index, smoothing)
+            return dispatch.together(checked, logits, target, weight, record, number)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, ignore_index: int, smoothing: float) -> tuple:
@@ -113,6 +121,26 @@ class CrossEntropy(Op):
         return (wrap(found), None, None)
 
 
+class MeanOfClasses(Op):
+    """The sum of losses (M,), divided by how many targets are not ignored; and how many."""
+
+    saves, saves_outputs = (), (1,)
+    repeats = True
+
+    @staticmethod
+    def forward(loss: Any, target: Any, ignore_index: int) -> Any:
+        active = dispatch.active
+        kept = active.pointwise(TABLE["ne"], target, ignore_index)
+        count = active.reduce("sum", kept, dtype=np.dtype(np.int64))
+        total = active.reduce("sum", loss)
+        return active.pointwise(TABLE["div"], total, count, dtype=loss.dtype), count
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, ignore_index: int) -> tuple:
+        (count,) = ctx.tensors()
+        return (g / count).expand(ctx.shapes[0]), None
+
+
 def _inside(logits: Any, target: Any) -> bool:
     """Whether targets on the CPU are classes, so that a launch needs no checks."""
     known = type(target) is np.ndarray and logits.ndim == 2 and target.dtype.kind in "iu"
@@ -127,6 +155,23 @@ def _losses(ignore_index: int, smoothing: float) -> Callable:
         return dispatch.active.cross_entropy(
             logits, target, weight, ignore_index=ignore_index, label_smoothing=smoothing
         )
+
+    return cross_entropy
+
+
+def _checked_beside(target: Any) -> bool:
+    """Whether classes on a GPU are checked by a launch that is remembered with that of the loss."""
+    return mode.recorder is None and on_gpu(target)
+
+
+@functools.lru_cache
+def _checked_losses(classes: int, ignore_index: int, smoothing: float) -> Callable:
+    """As `_losses`, after a check of the targets (`kernels.support.wrong_index`)."""
+    losses = _losses(ignore_index, smoothing)
+
+    def cross_entropy(logits: Any, target: Any, weight: Any, record: Any, number: int) -> Any:
+        dispatch.active.checked_index(target, 0, classes, ignore_index, number, record)
+        return losses(logits, target, weight)
 
     return cross_entropy
 
@@ -186,7 +231,8 @@ def check_class_target(logits: Tensor, target: Tensor, ignore_index: int) -> Non
         raise ValueError(
             f"Expected input batch_size ({batch[0]}) to match target batch_size ({batch[1]})."
         )
-    check_bounds(t, 0, a.shape[1], wrong_class, ignore_index)
+    if not _checked_beside(t):
+        check_bounds(t, 0, a.shape[1], wrong_class, ignore_index)
 
 
 def wrong_class(wrong: int) -> IndexError:

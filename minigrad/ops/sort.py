@@ -597,20 +597,6 @@ def isin(
 
 
 @export()
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """The count of each non-negative integer (or the sum of its weights)."""
-    array = input._array
-    if array.dtype.kind not in "iu":
-        raise dtypes.refused("bincount_cpu", array.dtype)
-    if array.ndim != 1 or (array.size and array.min() < 0):
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    w = None if weights is None else weights.detach()._array
-    counts = array_module(array).bincount(array, w, minlength)
-    narrow = w is not None and w.dtype == np.float32
-    return wrap(counts.astype(np.float32) if narrow else counts)
-
-
-@export()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts of elements in `bins` equal intervals of [min, max] (of the data if both are 0)."""
     check_floating("histogram_cpu", input)

@@ -79,7 +79,8 @@ def not_atomic(g, index, dw, width, tiles):
 @pytest.mark.parametrize("backend", ["numba", "cupy"])
 def test_a_race_in_a_plan_is_found(backend, planning_for_a_gpu, monkeypatch):
     module = importlib.import_module(f"{dispatch.DIALECTS[backend]}.embedding")
-    real = module.embedding_backward_kernel
+    factory = {"numba": "embedding_backward_kernel", "cupy": "rows_kernel"}[backend]
+    real = getattr(module, factory)
 
     def planted(*constants):
         if backend == "numba":
@@ -88,7 +89,7 @@ def test_a_race_in_a_plan_is_found(backend, planning_for_a_gpu, monkeypatch):
         kernel.text = kernel.text.replace("atomicAdd(address, value)", "*address += value")
         return kernel
 
-    monkeypatch.setattr(module, "embedding_backward_kernel", planted)
+    monkeypatch.setattr(module, factory, planted)
     with lab.profiled() as launched:
         g, index = np.ones((40, 5), np.float32), np.zeros(40, np.int64)
         dispatch.dialect(backend).embedding_backward(g, index, 3)

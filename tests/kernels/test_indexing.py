@@ -189,3 +189,99 @@ def test_errors(device, rng):
         kernels.scatter_add(x, 1, index, x.astype(np.float64), backend="numba")
     with pytest.raises(ValueError, match="expected a version"):
         kernels.take_backward(x, index, 4, version="fast", backend="numba")
+
+
+# -- on a GPU the kernels of CUDA C check the index themselves
+
+
+SIZES = [(1, 1), (3, 31), (33, 32), (2, 1023), (40, 33), (1, 2049), (5, 1025), (9, 64)]
+
+
+def _places(rng, size, shape, dtype=np.int64):
+    index = rng.integers(0, size, shape).astype(dtype)
+    return index, np.where(rng.random(shape) < 0.5, index, index - size).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", SIZES)
+def test_rows_by_kernels_that_check(shape, dtype, device, rng):
+    rows, width = shape
+    weight = normal(rng, (7, width)).astype(dtype)
+    index, negative = _places(rng, 7, (3, rows))
+    for table in (weight, weight[::-1], np.append(weight.ravel(), weight[0])[1 : 7 * width + 1]):
+        table = table.reshape(7, width)  # the last one is not aligned
+        given = put(table, device), put(negative, device)
+        found = kernels.embedding(*given, negative=True, backend="cupy")
+        np.testing.assert_array_equal(get(found), table[index])
+    g = normal(rng, (3, rows, width)).astype(dtype)
+    expected = np.zeros((7, width), np.float64)
+    np.add.at(expected, index, g)
+    for _ in range(3):
+        given = put(g, device), put(negative, device), 7
+        found = kernels.embedding_backward(*given, negative=True, backend="cupy")
+        assert found.dtype == dtype
+        close = 0.2 if dtype == "float16" else 1e-4
+        np.testing.assert_allclose(get(found), expected.astype(dtype), rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("shape", [(5, 3), (33, 31), (64, 65), (1, 200), (1025, 2), (8, 64)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_elements_by_kernels_that_check(axis, shape, wide, device, rng, monkeypatch):
+    """Along the last dimension, and across long and short ones; positions of 32 and 64 bits."""
+    from kernels.launchers import embedding
+
+    monkeypatch.setattr(embedding, "_is_wide", lambda *sizes: wide)
+    shape = (2 + wide, *shape)  # other launches: those of before are remembered
+    x = normal(rng, shape)
+    for length, kind in ((1, np.int32), (7, np.int64), (40, np.int64)):
+        there = list(shape)
+        there[axis] = length
+        index = rng.integers(0, shape[axis], there).astype(kind)
+        src = rng.permutation(index.size).reshape(there).astype(np.float32)  # each value once
+        one = np.broadcast_to(index[:1, :1], there) if axis == 2 else index
+        for given in (index, one):
+            check("gather", x, axis, given, device=device)
+        check("scatter_add", x, axis, index, src, device=device, scale=40 * index.size)
+        placed = put(x, device), axis, put(index, device), put(src, device)
+        found = get(kernels.scatter(*placed, backend="cupy"))
+        grid = list(np.ogrid[tuple(slice(n) for n in there)])
+        grid[axis] = index
+        target = np.arange(x.size).reshape(shape)[tuple(grid)].ravel()
+        reached, written = set(target), {float(v): place for v, place in zip(src.ravel(), target)}
+        for place, old, new in zip(range(x.size), x.ravel(), found.ravel()):
+            assert written[float(new)] == place if place in reached else new == old
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 2047, 2049, 5000])
+def test_take_by_kernels_that_check(count, device, rng):
+    x = normal(rng, (31, 33))
+    index, negative = _places(rng, x.size, count)
+    for _ in range(3):
+        for backend in ("cupy", "numba"):
+            given = put(x, device), put(negative, device)
+            found = kernels.take(*given, negative=True, backend=backend)
+            np.testing.assert_array_equal(get(found), x.ravel()[index])
+            g = normal(rng, count)
+            given = put(g, device), put(negative, device), x.size
+            found = kernels.take_backward(*given, negative=True, backend=backend)
+            expected = np.zeros(x.size)
+            np.add.at(expected, index, g)
+            np.testing.assert_allclose(get(found), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy", "numpy"])
+def test_another_error_of_a_wrong_index(backend, device, rng):
+    if backend == "numpy" and device == "gpu":
+        pytest.skip("NumPy computes on the CPU")
+    x = put(normal(rng, (3, 4)), device)
+
+    def error(wrong):
+        return RuntimeError(f"not {wrong}")
+
+    for operation, size in ((kernels.embedding, 3), (kernels.take, 12)):
+        for wrong in (size, -size - 1):
+            index = put(np.array([0, wrong, -size, size - 1]), device)
+            with pytest.raises(RuntimeError, match=f"not {wrong}"):
+                operation(x, index, negative=True, error=error, backend=backend)
+                wrong_index.synchronize()
