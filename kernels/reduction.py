@@ -69,6 +69,10 @@ TABLE: dict[str, Reduction] = {
 }
 # fmt: on
 
+DEVIATIONS = Reduction("deviations", "squared distance of x from the mean", "a + b", "0")
+"""No line of the table: its partial results are a count, a mean and a sum, which take kernels of
+their own or two passes."""
+
 
 def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """The axes as sorted, non-negative, distinct integers; all of them for None."""

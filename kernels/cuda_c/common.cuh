@@ -6,7 +6,7 @@ constexpr unsigned FULL_WARP = 0xffffffff;
 
 // W neighbouring elements that move in one memory instruction, where they are aligned.
 template <class T, int W>
-struct __align__(sizeof(T) * W) Pack {
+struct __align__(sizeof(T) * W < 16 ? sizeof(T) * W : 16) Pack {
     T at[W];
 };
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ bool aligned16(const void* address) {
 
 // The width of the packs in which a thread takes a power of two of elements.
 template <class T>
-constexpr int pack_of(int elements) {
+__host__ __device__ constexpr int pack_of(int elements) {
     return elements * sizeof(T) < 16 ? elements : 16 / sizeof(T);
 }
 

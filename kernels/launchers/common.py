@@ -119,10 +119,13 @@ def splits(
     return max(1, min(ceil_div(wanted, blocks), terms // least))
 
 
-def parts_of(blocks: int, terms: int, least: int, forced: bool = False) -> tuple[int, int]:
-    """How many parts are made of a sum, none of them empty, and the terms of each but the last, for
-    blocks of 256 threads, of which a multiprocessor holds 8. forced: some, however short."""
-    count = max(splits(blocks, terms, least, wanted=4 * BLOCKS), 3 if forced else 1)
+def parts_of(
+    blocks: int, terms: int, least: int, forced: bool = False, wanted: int = 4 * BLOCKS
+) -> tuple[int, int]:
+    """How many parts are made of a sum, none of them empty, and the terms of each but the last.
+    forced: some, however short. wanted: how many blocks fill a GPU; of 256 threads a multiprocessor
+    holds eight."""
+    count = max(splits(blocks, terms, least, wanted=wanted), 3 if forced else 1)
     span = max(ceil_div(terms, count), 1)
     return max(ceil_div(terms, span), 1), span
 

@@ -30,6 +30,20 @@ _REDUCERS = {
 }
 
 
+@traced
+def deviations(
+    a: np.ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> np.ndarray:
+    """The sum over `axis` (all axes for None) of the squares of the distances from the mean there,
+    for a of a floating dtype."""
+    axes = normalize_axes("deviations", axis, a.ndim)
+    x = a.astype(compute_dtype(a.dtype), copy=False)
+    with np.errstate(all="ignore"):
+        centre = np.sum(x, axis=axes, dtype=x.dtype, keepdims=True) / _count(x.shape, axes)
+        found = np.sum((x - centre) ** 2, axis=axes, keepdims=keepdims)
+        return np.asarray(found, a.dtype)
+
+
 def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
     return math.prod(shape[a] for a in axis)
 
