@@ -23,6 +23,7 @@ _REDUCERS = {
     "all": lambda x, axis: np.all(x, axis=axis),
     "argmax": lambda x, axis: _arg_reduce(np.argmax, x, axis),
     "argmin": lambda x, axis: _arg_reduce(np.argmin, x, axis),
+    "logsumexp": lambda x, axis: np.logaddexp.reduce(x, axis=axis),
     "sum_squares": lambda x, axis: np.sum(x * x, axis=axis, dtype=x.dtype),
     "norm1": lambda x, axis: np.sum(np.abs(x), axis=axis, dtype=x.dtype),
     "norm2": lambda x, axis: np.sqrt(np.sum(x * x, axis=axis, dtype=x.dtype)),

@@ -11,7 +11,8 @@ import minigrad as mg
 pytestmark = pytest.mark.gpu
 SHAPES = [
     ((1,), None), ((33,), None), ((70_001,), None), ((31, 33), 1), ((9, 1025), 1), ((9, 1023), 0),
-    ((300, 130), 0), ((3, 40_000), 1), ((4, 3, 8, 9), (0, 2, 3)), ((3, 17, 65), (0, 2)), ((5, 0), 1),
+    ((300, 130), 0), ((3, 40_000), 1), ((4, 3, 8, 9), (0, 2, 3)), ((3, 17, 65), (0, 2)),
+    ((5, 0), 1),
 ]  # fmt: skip
 
 
@@ -93,3 +94,36 @@ def test_integers_divided_by_zeros():
     assert (a // b).tolist() == [3, -4, 0] and (a % b).tolist() == [1, 1, 0]
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         _ = a // 0
+
+
+@pytest.mark.parametrize("name", ["cumsum", "logcumsumexp"])
+def test_scans(name, rng):
+    for shape in ((1,), (31,), (33, 32), (3, 1023), (2, 1025), (5, 9, 4), (40_001,)):
+        for dim in (0, -1):
+            compare(lambda x, d=dim: getattr(x, name)(d), rng.standard_normal(shape))
+    compare(lambda x: getattr(x, name)(1), rng.standard_normal((40, 33)).T)
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float16, np.float32])
+def test_running_sums_of_rows_that_begin_anywhere(backend, dtype, rng):
+    memory = rng.integers(-3, 4, 3 * 20_001 + 1).astype(dtype)
+    if dtype == np.float16:
+        memory = memory[: 3 * 301 + 1]
+    for first in (0, 1):
+        x = memory[first : memory.size - 1 + first].reshape(3, -1)
+        there = mg.from_numpy(memory).to("cuda")._array[first : memory.size - 1 + first]
+        found = kernels.cumsum(there.reshape(3, -1), 1, backend=backend)
+        np.testing.assert_array_equal(found.get(), np.cumsum(x, 1, dtype=dtype))
+
+
+def test_logarithms_of_sums_of_nothing():
+    """-inf is the logarithm of 0; what is not a number stays so."""
+    inf, nan = np.inf, np.nan
+    rows = [[-inf, -inf, 0, -inf], [inf, -inf, 0, inf], [0, nan, 0, 1], [-inf, 1, inf, nan]]
+    x = mg.tensor(rows).to("cuda")
+    expected = [
+        [-inf, -inf, 0, 0], [inf, inf, inf, inf], [0, nan, nan, nan],
+        [-inf, 1, inf, nan],
+    ]  # fmt: skip
+    np.testing.assert_array_equal(x.logcumsumexp(1).cpu().numpy(), expected)
