@@ -87,6 +87,15 @@ def test_dot(rng):
         compare(mg.dot, x, y)
 
 
+def test_cross(rng):
+    for shape, dim in (((33, 3), 1), ((3, 31), 0), ((5, 3, 33), 1), ((0, 3), 1)):
+        x, y = rng.standard_normal((2, *shape))
+        compare(lambda a, b, d=dim: mg.linalg.cross(a, b, dim=d), x, y)
+    compare(
+        lambda a, b: mg.linalg.cross(a.t(), b), *(rng.standard_normal(s) for s in ((3, 9), (1, 3)))
+    )
+
+
 def test_integers_divided_by_zeros():
     """The host does not wait to look at the divisors."""
     a = mg.tensor([7, -7, 5]).to("cuda")
