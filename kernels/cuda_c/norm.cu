@@ -17,7 +17,7 @@
 
 constexpr int BX = 32, BY = 8;  // the block of the column kernels
 
-template <class T, class A>
+template <class T, class A, int BLOCK>
 __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int images, int channels,
                                   int size) {
     __shared__ A partial[32];
@@ -26,18 +26,18 @@ __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int ima
     A total = A(0);
     for (int n = 0; n < images; ++n) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) total += A(plane[i]);
+        for (int i = threadIdx.x; i < size; i += BLOCK) total += A(plane[i]);
     }
-    const A m = block_sum(total, partial) / count;
+    const A m = block_sum<BLOCK>(total, partial) / count;
     total = A(0);
     for (int n = 0; n < images; ++n) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        for (int i = threadIdx.x; i < size; i += BLOCK) {
             const A d = A(plane[i]) - m;
             total += d * d;
         }
     }
-    const A variance = block_sum(total, partial) / count;
+    const A variance = block_sum<BLOCK>(total, partial) / count;
     if (threadIdx.x == 0) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
 
@@ -80,7 +80,7 @@ struct Part {
 };
 
 // Grid (C, parts); sizes (parts,): the elements of each; means and squares about them (parts, C).
-template <class T, class A>
+template <class T, class A, int BLOCK>
 __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, int pieces, int span,
                              int images, int channels, int size) {
     __shared__ A partial[32];
@@ -89,18 +89,18 @@ __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, i
     A total = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) total += A(plane[i]);
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) total += A(plane[i]);
     }
-    const A m = block_sum(total, partial) / sizes[blockIdx.y];
+    const A m = block_sum<BLOCK>(total, partial) / sizes[blockIdx.y];
     total = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
             const A d = A(plane[i]) - m;
             total += d * d;
         }
     }
-    total = block_sum(total, partial);
+    total = block_sum<BLOCK>(total, partial);
     if (threadIdx.x > 0) return;
     means[blockIdx.y * (long long)channels + c] = m;
     squares[blockIdx.y * (long long)channels + c] = total;
@@ -178,7 +178,7 @@ __global__ void apply(const T* x, const M* mean, const M* invstd, const T* weigh
     y[i] = T((A(x[i]) - A(mean[c])) * scale + shift);
 }
 
-template <class T, class M, class A>
+template <class T, class M, class A, int BLOCK>
 __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
                             A* dbias, int images, int channels, int size) {
     __shared__ A partial[32];
@@ -187,14 +187,14 @@ __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invs
     A plain = A(0), scaled = A(0);
     for (int n = 0; n < images; ++n) {
         const long long plane = ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        for (int i = threadIdx.x; i < size; i += BLOCK) {
             const A gv = A(g[plane + i]);
             plain += gv;
             scaled += gv * (A(x[plane + i]) - m);
         }
     }
-    plain = block_sum(plain, partial);
-    scaled = block_sum(scaled, partial);
+    plain = block_sum<BLOCK>(plain, partial);
+    scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x == 0) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
 }
 
@@ -216,7 +216,7 @@ __global__ void sums_columns(const T* g, const T* x, const M* mean, const M* inv
 }
 
 // Grid (C, parts): dweight and dbias (parts, C).
-template <class T, class M, class A>
+template <class T, class M, class A, int BLOCK>
 __global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
                                   A* dbias, int pieces, int span, int images, int channels,
                                   int size) {
@@ -227,14 +227,14 @@ __global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M
     A plain = A(0), scaled = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const long long plane = ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
             const A gv = A(g[plane + i]);
             plain += gv;
             scaled += gv * (A(x[plane + i]) - m);
         }
     }
-    plain = block_sum(plain, partial);
-    scaled = block_sum(scaled, partial);
+    plain = block_sum<BLOCK>(plain, partial);
+    scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x > 0) return;
     dbias[blockIdx.y * (long long)channels + c] = plain;
     dweight[blockIdx.y * (long long)channels + c] = scaled * A(invstd[c]);

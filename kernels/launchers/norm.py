@@ -11,6 +11,7 @@ from numpy import ndarray
 import kernels
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
+    BLOCKS,
     CPU_BLOCK,
     GPU_BLOCK,
     Dialect,
@@ -104,7 +105,7 @@ def _parts(x, version: str | None) -> _Parts | None:
     if s == 1:
         count, span = parts_of(ceil_div(c, COLUMN_BLOCK[0]), n, LEAST_ROWS, forced)
         return _Parts(count, 0, span) if count > 1 or forced else None
-    count = splits(c, n * s, LEAST_ELEMENTS)
+    count = splits(c, n * s, LEAST_ELEMENTS, wanted=4 * BLOCKS)
     if count == 1 and not forced:
         return None
     of_images = min(n, max(count, 2))
