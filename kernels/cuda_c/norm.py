@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kernels.cuda_c.common import Kernel, family
 
 _kernel = family("norm.cu")
+OF_PLANES = 4  # elements of a plane that a thread of `apply_planes` and `gradient_planes` takes
 
 
 def _sized_by_x(*given):
