@@ -189,6 +189,9 @@ define("abs", "x", "abs(x)", "g * sign(x)", refuses="b")
 define("sign", "x", "sign(x)", "g * 0")
 define("reciprocal", "x", "1 / x", "-g * y * y", domain="float")
 define("square", "x", "x * x", "2 * g * x")
+define("abs_pow", "x", "where(x == 0, 0, pow(abs(x), p))",
+       "where(x == 0, 0, g * p * pow(where(x == 0, 1, abs(x)), p - 1) * sign(x))", params="p",
+       domain="float", refuses="biu")
 define("cube", "x", "x * x * x", "g * (3 * (x * x))", domain="float", refuses="biu")
 define("addcmul", "x a b", "x + value * a * b", "g", "g * value * b", "g * value * a",
        params="value", refuses="b")
@@ -320,6 +323,8 @@ define("huber", "x t",
        "where(abs(x - t) > delta, g * delta * sign(x - t), g * (x - t))",
        "where(abs(x - t) > delta, g * delta * sign(t - x), g * (t - x))",
        params="delta", domain="float", refuses="biu")
+define("kl_div", "x t", "t * (log(where(t == 0, 1, t)) - x)", "-g * t",
+       "g * (log(where(t == 0, 1, t)) - x + where(t == 0, 0, 1))", domain="float")
 define("bce", "x t", "-(t * maximum(log(x), -100) + (1 - t) * maximum(log1p(-x), -100))",
        "g * (x - t) / maximum(x * (1 - x), 1e-12)",
        "g * (maximum(log1p(-x), -100) - maximum(log(x), -100))", domain="float")

@@ -59,6 +59,8 @@ TABLE: dict[str, Reduction] = {
         Reduction("argmin", "x", "minimum(a, b)", "highest", result="index"),
         Reduction("any", "x != 0", "a | b", "0", result="bool"),
         Reduction("all", "x != 0", "a & b", "1", result="bool"),
+        Reduction("logsumexp", "x", "where(a == b, a + 0.6931471805599453,"
+                  " maximum(a, b) + log1p(exp(-abs(a - b))))", "lowest", gradient="g * exp(x - y)"),
         Reduction("sum_squares", "x * x", "a + b", "0", gradient="2 * g * x"),
         Reduction("norm1", "abs(x)", "a + b", "0", gradient="g * sign(x)"),
         Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)",
@@ -68,6 +70,10 @@ TABLE: dict[str, Reduction] = {
     )
 }
 # fmt: on
+
+DEVIATIONS = Reduction("deviations", "squared distance of x from the mean", "a + b", "0")
+"""No line of the table: its partial results are a count, a mean and a sum, which take kernels of
+their own or two passes."""
 
 
 def normalize_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:

@@ -5,9 +5,9 @@
 //
 //   statistics  mean and 1 / sqrt(variance + eps) of a channel: two passes (the second sums squares
 //               of differences from the mean, which does not cancel)
-//   apply       one thread per element
+//   apply       a thread per element, or per four of a plane
 //   sums        backward: sum(g) and sum(g * xhat) of a channel
-//   gradient    backward: one thread per element
+//   gradient    backward: as `apply`
 //
 // `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 // `columns`: threads along the channels, for x (N, C), where a channel is a column.
@@ -17,7 +17,7 @@
 
 constexpr int BX = 32, BY = 8;  // the block of the column kernels
 
-template <class T, class A>
+template <class T, class A, int BLOCK>
 __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int images, int channels,
                                   int size) {
     __shared__ A partial[32];
@@ -26,18 +26,18 @@ __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int ima
     A total = A(0);
     for (int n = 0; n < images; ++n) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) total += A(plane[i]);
+        for (int i = threadIdx.x; i < size; i += BLOCK) total += A(plane[i]);
     }
-    const A m = block_sum(total, partial) / count;
+    const A m = block_sum<BLOCK>(total, partial) / count;
     total = A(0);
     for (int n = 0; n < images; ++n) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        for (int i = threadIdx.x; i < size; i += BLOCK) {
             const A d = A(plane[i]) - m;
             total += d * d;
         }
     }
-    const A variance = block_sum(total, partial) / count;
+    const A variance = block_sum<BLOCK>(total, partial) / count;
     if (threadIdx.x == 0) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
 
@@ -80,7 +80,7 @@ struct Part {
 };
 
 // Grid (C, parts); sizes (parts,): the elements of each; means and squares about them (parts, C).
-template <class T, class A>
+template <class T, class A, int BLOCK>
 __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, int pieces, int span,
                              int images, int channels, int size) {
     __shared__ A partial[32];
@@ -89,18 +89,18 @@ __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, i
     A total = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) total += A(plane[i]);
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) total += A(plane[i]);
     }
-    const A m = block_sum(total, partial) / sizes[blockIdx.y];
+    const A m = block_sum<BLOCK>(total, partial) / sizes[blockIdx.y];
     total = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
             const A d = A(plane[i]) - m;
             total += d * d;
         }
     }
-    total = block_sum(total, partial);
+    total = block_sum<BLOCK>(total, partial);
     if (threadIdx.x > 0) return;
     means[blockIdx.y * (long long)channels + c] = m;
     squares[blockIdx.y * (long long)channels + c] = total;
@@ -152,9 +152,11 @@ __global__ void merge(const A* means, const A* squares, const A* sizes, A* mean,
     if (threadIdx.y == 0 && live) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
 
-// Where a thread is in x: its element, or -1, and its channel c.
-__device__ __forceinline__ long long in_planes(int channels, int size, int& c) {
-    const long long i = blockIdx.y * (long long)blockDim.x + threadIdx.x;
+constexpr int OF_PLANES = 4;  // elements of a thread, whose loads do not wait for each other
+
+// Where a thread is in x: element k of it, or -1, and its channel c.
+__device__ __forceinline__ long long in_planes(int k, int channels, int size, int& c) {
+    const long long i = (blockIdx.y * (long long)OF_PLANES + k) * blockDim.x + threadIdx.x;
     c = blockIdx.x % channels;
     return i < size ? blockIdx.x * (long long)size + i : -1;
 }
@@ -168,17 +170,27 @@ __device__ __forceinline__ long long in_columns(int images, int channels, int& c
 // PLANES: grid (N * C, tiles of S), and `size` is S; else block (BX, BY), grid (tiles of N, tiles of
 // C), and `size` is N.
 template <class T, class M, class A, bool PLANES, bool WEIGHT, bool BIAS>
-__global__ void apply(const T* x, const M* mean, const M* invstd, const T* weight, const T* bias, T* y,
-                      int channels, int size) {
+__global__ void apply(const T* __restrict__ x, const M* mean, const M* invstd, const T* weight,
+                      const T* bias, T* __restrict__ y, int channels, int size) {
+    constexpr int EACH = PLANES ? OF_PLANES : 1;
+    long long at[EACH];
+    A own[EACH];
     int c;
-    const long long i = PLANES ? in_planes(channels, size, c) : in_columns(size, channels, c);
-    if (i < 0) return;
-    const A scale = WEIGHT ? A(invstd[c]) * A(weight[c]) : A(invstd[c]);
+    #pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        at[k] = PLANES ? in_planes(k, channels, size, c) : in_columns(size, channels, c);
+        own[k] = at[k] < 0 ? A(0) : A(x[at[k]]);
+    }
+    if (at[0] < 0) return;
+    const A m = A(mean[c]), scale = WEIGHT ? A(invstd[c]) * A(weight[c]) : A(invstd[c]);
     const A shift = BIAS ? A(bias[c]) : A(0);
-    y[i] = T((A(x[i]) - A(mean[c])) * scale + shift);
+    #pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        if (at[k] >= 0) y[at[k]] = T((own[k] - m) * scale + shift);
+    }
 }
 
-template <class T, class M, class A>
+template <class T, class M, class A, int BLOCK>
 __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
                             A* dbias, int images, int channels, int size) {
     __shared__ A partial[32];
@@ -187,14 +199,14 @@ __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invs
     A plain = A(0), scaled = A(0);
     for (int n = 0; n < images; ++n) {
         const long long plane = ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        for (int i = threadIdx.x; i < size; i += BLOCK) {
             const A gv = A(g[plane + i]);
             plain += gv;
             scaled += gv * (A(x[plane + i]) - m);
         }
     }
-    plain = block_sum(plain, partial);
-    scaled = block_sum(scaled, partial);
+    plain = block_sum<BLOCK>(plain, partial);
+    scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x == 0) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
 }
 
@@ -216,7 +228,7 @@ __global__ void sums_columns(const T* g, const T* x, const M* mean, const M* inv
 }
 
 // Grid (C, parts): dweight and dbias (parts, C).
-template <class T, class M, class A>
+template <class T, class M, class A, int BLOCK>
 __global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M* invstd, A* dweight,
                                   A* dbias, int pieces, int span, int images, int channels,
                                   int size) {
@@ -227,14 +239,14 @@ __global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M
     A plain = A(0), scaled = A(0);
     for (int n = part.image; n < images; n += part.step) {
         const long long plane = ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
             const A gv = A(g[plane + i]);
             plain += gv;
             scaled += gv * (A(x[plane + i]) - m);
         }
     }
-    plain = block_sum(plain, partial);
-    scaled = block_sum(scaled, partial);
+    plain = block_sum<BLOCK>(plain, partial);
+    scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x > 0) return;
     dbias[blockIdx.y * (long long)channels + c] = plain;
     dweight[blockIdx.y * (long long)channels + c] = scaled * A(invstd[c]);
@@ -263,12 +275,25 @@ __global__ void split_sums_columns(const T* g, const T* x, const M* mean, const 
 
 // PLANES and `size` as in `apply`; count: the elements of a channel.
 template <class T, class M, class A, bool PLANES, bool WEIGHT>
-__global__ void gradient(const T* g, const T* x, const M* mean, const M* invstd, const T* weight,
-                         const A* dweight, const A* dbias, A count, T* dx, int channels, int size) {
+__global__ void gradient(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
+                         const M* invstd, const T* weight, const A* dweight, const A* dbias,
+                         A count, T* __restrict__ dx, int channels, int size) {
+    constexpr int EACH = PLANES ? OF_PLANES : 1;
+    long long at[EACH];
+    A own[EACH], grads[EACH];
     int c;
-    const long long i = PLANES ? in_planes(channels, size, c) : in_columns(size, channels, c);
-    if (i < 0) return;
-    const A inv = A(invstd[c]), scale = WEIGHT ? inv * A(weight[c]) : inv;
-    const A xhat = (A(x[i]) - A(mean[c])) * inv;
-    dx[i] = T(scale * (A(g[i]) - (dbias[c] + xhat * dweight[c]) / count));
+    #pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        at[k] = PLANES ? in_planes(k, channels, size, c) : in_columns(size, channels, c);
+        own[k] = at[k] < 0 ? A(0) : A(x[at[k]]);
+        grads[k] = at[k] < 0 ? A(0) : A(g[at[k]]);
+    }
+    if (at[0] < 0) return;
+    const A m = A(mean[c]), inv = A(invstd[c]), scale = WEIGHT ? inv * A(weight[c]) : inv;
+    const A plain = dbias[c], scaled = dweight[c];
+    #pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        const A xhat = (own[k] - m) * inv;
+        if (at[k] >= 0) dx[at[k]] = T(scale * (grads[k] - (plain + xhat * scaled) / count));
+    }
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kernels.cuda_c.common import Kernel, family
 
 _kernel = family("norm.cu")
+OF_PLANES = 4  # elements of a plane that a thread of `apply_planes` and `gradient_planes` takes
 
 
 def _sized_by_x(*given):
@@ -20,7 +21,7 @@ def _sized_by_g(*given):
 
 def statistics_planes(acc_t: str, block: int) -> Kernel:
     """kernel(x, mean, invstd, eps)."""
-    return _kernel("statistics_planes", (0,), (acc_t,), _sized_by_x)
+    return _kernel("statistics_planes", (0,), (acc_t, block), _sized_by_x)
 
 
 def statistics_columns(acc_t: str) -> Kernel:
@@ -30,7 +31,7 @@ def statistics_columns(acc_t: str) -> Kernel:
 
 def split_planes(acc_t: str, block: int) -> Kernel:
     """kernel(x, sizes, means, squares, pieces, span)."""
-    return _kernel("split_planes", (0,), (acc_t,), _sized_by_x)
+    return _kernel("split_planes", (0,), (acc_t, block), _sized_by_x)
 
 
 def split_columns(acc_t: str) -> Kernel:
@@ -54,7 +55,7 @@ def _apply(planes: bool, acc_t: str, has_weight: bool, has_bias: bool) -> Kernel
 
 def sums_planes(acc_t: str, block: int) -> Kernel:
     """kernel(g, x, mean, invstd, dweight, dbias)."""
-    return _kernel("sums_planes", (0, 2), (acc_t,), _sized_by_g)
+    return _kernel("sums_planes", (0, 2), (acc_t, block), _sized_by_g)
 
 
 def sums_columns(acc_t: str) -> Kernel:
@@ -64,7 +65,7 @@ def sums_columns(acc_t: str) -> Kernel:
 
 def split_sums_planes(acc_t: str, block: int) -> Kernel:
     """kernel(g, x, mean, invstd, dweight, dbias, pieces, span)."""
-    return _kernel("split_sums_planes", (0, 2), (acc_t,), _sized_by_g)
+    return _kernel("split_sums_planes", (0, 2), (acc_t, block), _sized_by_g)
 
 
 def split_sums_columns(acc_t: str) -> Kernel:

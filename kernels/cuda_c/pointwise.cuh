@@ -30,24 +30,29 @@ __device__ T floor_divide_floats(T a, T b) {
 }
 
 // Integers: 0 where the divisor is 0; -1 apart, because the quotient of the lowest number overflows.
+// Neighbours divide by different numbers: choices, no branches.
 template <class T>
-__device__ T floor_divide(T a, T b) {
-    if (b == T(0)) return T(0);
-    if (b == T(-1) && T(-1) < T(0)) return T(0) - a;
-    const T quotient = a / b;
-    return a % b != T(0) && (a < T(0)) != (b < T(0)) ? quotient - T(1) : quotient;
+__device__ __forceinline__ T divisor(T b) {
+    return b == T(0) || (b == T(-1) && T(-1) < T(0)) ? T(1) : b;
 }
 
 template <class T>
-__device__ T remainder_of(T a, T b) {
-    if (b == T(0) || (b == T(-1) && T(-1) < T(0))) return T(0);
-    const T rest = a % b;
-    return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
+__device__ T floor_divide(T a, T b) {
+    const T by = divisor(b), quotient = a / by, rest = a - quotient * by;
+    const T found = quotient - T(rest != T(0) && (rest < T(0)) != (b < T(0)));
+    return b == T(0) ? T(0) : by == b ? found : T(0) - a;
 }
 
 template <class T>
 __device__ T integer_fmod(T a, T b) {
-    return b == T(0) || (b == T(-1) && T(-1) < T(0)) ? T(0) : a % b;
+    const T by = divisor(b);
+    return a - a / by * by;
+}
+
+template <class T>
+__device__ T remainder_of(T a, T b) {
+    const T rest = integer_fmod(a, b);
+    return rest != T(0) && (rest < T(0)) != (b < T(0)) ? rest + b : rest;
 }
 
 template <> __device__ float floor_divide(float a, float b) { return floor_divide_floats(a, b); }

@@ -91,11 +91,15 @@ __global__ void first_add(const S* x, R* out, long long n, long long count) {
     if (tid == 0) out[blockIdx.x] = finish(values[0], count);
 }
 
+// The value that the lane `step` further on has.
+template <class V>
+__device__ __forceinline__ V shifted(V value, int step) {
+    return __shfl_down_sync(FULL_WARP, value, step);
+}
+
 // A warp's 32 values into lane 0.
 __device__ __forceinline__ A warp_reduce(A value) {
-    for (int step = 16; step > 0; step /= 2) {
-        value = combine(value, __shfl_down_sync(FULL_WARP, value, step));
-    }
+    for (int step = 16; step > 0; step /= 2) value = combine(value, shifted(value, step));
     return value;
 }
 
@@ -114,32 +118,64 @@ __global__ void shuffle(const S* x, R* out, long long n, long long count) {
     }
 }
 
+// The elements of N packs, `step` packs apart, as one value; all are loaded before the first is
+// looked at, and combined as a tree, whose chains are short.
+template <int N, int W>
+__device__ __forceinline__ A of_packs(const Pack<S, W>* pack, long long step) {
+    Pack<S, W> elements[N];
+    A parts[N * W];
+    #pragma unroll
+    for (int k = 0; k < N; ++k) elements[k] = pack[k * step];
+    #pragma unroll
+    for (int k = 0; k < N * W; ++k) parts[k] = load(elements[k / W].at[k % W]);
+    #pragma unroll
+    for (int next = 1; next < N * W; next *= 2) {
+        #pragma unroll
+        for (int k = 0; k < N * W; k += 2 * next) parts[k] = combine(parts[k], parts[k + next]);
+    }
+    return parts[0];
+}
+
+constexpr int AT_ONCE = 4;  // elements or packs that a thread loads before it looks at them
+
+// `value` combined with x's elements i, i + step, ... before `last`, each `stride` from the next.
+__device__ __forceinline__ A walked(A value, const S* x, long long i, long long last,
+                                    long long step, long long stride) {
+    for (; i + (AT_ONCE - 1) * step < last; i += AT_ONCE * step) {
+        const Pack<S, 1>* next = (const Pack<S, 1>*)(x + i * stride);
+        value = combine(value, of_packs<AT_ONCE>(next, step * stride));
+    }
+    for (; i < last; i += step) value = combine(value, load(x[i * stride]));
+    return value;
+}
+
 // Block b takes a segment of a row: out (rows, segments). Its elements come in packs of 16 bytes,
 // where it begins at a multiple of that; the rest one by one.
+template <int BLOCK>
 __global__ void rows_by_block(const S* x, R* out, long long length, long long segment,
                               long long segments, long long count) {
-    __shared__ A partial[32];
+    __shared__ A partial[BLOCK / 32];
     const long long row = blockIdx.x / (unsigned)segments;
     const long long first = blockIdx.x % (unsigned)segments * segment;
     const long long last = first + segment < length ? first + segment : length;
     const S* start = x + row * length;
-    constexpr int W = 16 / sizeof(S);
-    const long long packs = aligned16(start + first) && last > first ? (last - first) / W : 0;
+    constexpr int W = sizeof(S) < 16 ? 16 / sizeof(S) : 1;
+    const int packs = aligned16(start + first) && last > first ? (last - first) / W : 0;
     const Pack<S, W>* pack = (const Pack<S, W>*)(start + first);
     A value = A(START);
-    for (long long i = threadIdx.x; i < packs; i += blockDim.x) {
-        const Pack<S, W> elements = pack[i];
-        #pragma unroll
-        for (int w = 0; w < W; ++w) value = combine(value, load(elements.at[w]));
+    int i = threadIdx.x;
+    for (; i < packs - (AT_ONCE - 1) * BLOCK; i += AT_ONCE * BLOCK) {
+        value = combine(value, of_packs<AT_ONCE>(pack + i, BLOCK));
     }
-    for (long long i = first + packs * W + threadIdx.x; i < last; i += blockDim.x) {
+    for (; i < packs; i += BLOCK) value = combine(value, of_packs<1>(pack + i, 0));
+    for (long long i = first + packs * W + threadIdx.x; i < last; i += BLOCK) {
         value = combine(value, load(start[i]));
     }
     value = warp_reduce(value);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int warp = 1; warp < blockDim.x / 32; ++warp) value = combine(value, partial[warp]);
+        for (int warp = 1; warp < BLOCK / 32; ++warp) value = combine(value, partial[warp]);
         out[blockIdx.x] = finish(value, count);
     }
 }
@@ -150,9 +186,7 @@ __global__ void rows_by_warp(const S* x, R* out, long long rows, long long lengt
     const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     const S* start = x + row * length;
-    A value = A(START);
-    for (long long i = threadIdx.x; i < length; i += 32) value = combine(value, load(start[i]));
-    value = warp_reduce(value);
+    const A value = warp_reduce(walked(A(START), start, threadIdx.x, length, 32, 1));
     if (threadIdx.x == 0) out[row] = finish(value, count);
 }
 
@@ -180,11 +214,7 @@ __global__ void columns_by_tile(const S* x, R* out, long long length, long long 
     const long long last = first + segment < length ? first + segment : length;
     const S* start = x + part / segments * length * inner;
     A value = A(START);
-    if (column < inner) {
-        for (long long i = first + ty; i < last; i += HEIGHT) {
-            value = combine(value, load(start[i * inner + column]));
-        }
-    }
+    if (column < inner) value = walked(value, start + column, first + ty, last, HEIGHT, inner);
     values[ty][tx] = value;
     __syncthreads();
     for (int stride = HEIGHT / 2; stride > 0; stride /= 2) {
@@ -194,6 +224,7 @@ __global__ void columns_by_tile(const S* x, R* out, long long length, long long 
     if (ty == 0 && column < inner) out[part * inner + column] = finish(values[0][tx], count);
 }
 
+#ifndef MOMENTS  // from here on, accumulators are numbers
 // Whether b beats a; a NaN beats every number, equals do not.
 __device__ __forceinline__ bool wins(A a, A b) { return a == a && combine(a, b) != a; }
 
@@ -272,3 +303,4 @@ __global__ void arg_by_block(const S* x, const long long* positions, A* best, lo
     }
     if (tid == 0) best[blockIdx.x] = values[0], out[blockIdx.x] = places[0];
 }
+#endif

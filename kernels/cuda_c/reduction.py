@@ -9,8 +9,8 @@ import numpy as np
 from kernels.cuda_c.common import Kernel, as_passed, scalar_type, source, storage_type
 from kernels.cuda_c.pointwise import translate
 from kernels.launchers.common import compute_dtype
-from kernels.launchers.reduction import accumulator_dtype, result_dtype
-from kernels.reduction import TABLE
+from kernels.launchers.reduction import PARTIAL, accumulator_dtype, result_dtype
+from kernels.reduction import DEVIATIONS, TABLE
 
 _START = {"0": "0", "1": "1", "lowest": "-infinity()", "highest": "infinity()"}
 _INTEGERS = {"lowest": "(-9223372036854775807LL - 1)", "highest": "9223372036854775807LL"}
@@ -60,14 +60,39 @@ def line_text(name: str, read: np.dtype, dtype: np.dtype, first: bool, last: boo
     )
 
 
+def _moments_text(read: np.dtype, dtype: np.dtype, first: bool, last: bool) -> str:
+    """As `line_text`, for the sum of the squares of the distances from the mean."""
+    element, result = (storage_type(read), storage_type(dtype))
+    lines = [
+        source("common.cuh"),
+        "#define MINIGRAD_LINE",
+        f"typedef {scalar_type(dtype)} T;",
+        source("moments.cuh"),
+        f"typedef {element if first else 'Moments'} S;",
+        "typedef Moments A;",
+        f"typedef {result if last else 'Moments'} R;",
+        "#define START Moments{0, 0, 0, 0}",
+        "__device__ __forceinline__ R finish(A a, long long n) {",
+        f"    return {'R(a.squares)' if last else 'a'};",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 @functools.cache
-def _text(*key) -> str:
+def _text(name: str, *key) -> str:
     """The source for the arguments of `line_text`."""
-    return line_text(*key) + source("reduction.cu")
+    text = _moments_text(*key) if name == DEVIATIONS.name else line_text(name, *key)
+    return text + source("reduction.cu")
 
 
 def _with_results(x, out, *numbers):
     return (x, out, out.size, *numbers)
+
+
+def _with_partials(x, out, *numbers):
+    return (x, out, out.size // PARTIAL, *numbers)
 
 
 def ladder(version: str, *key) -> Kernel:
@@ -76,11 +101,8 @@ def ladder(version: str, *key) -> Kernel:
 
 
 def rows_by_block(threads: int, *key) -> Kernel:
-    """kernel(x, out, length, segment, segments, count): a block for each segment of a row.
-
-    The kernel takes blocks of any number of warps.
-    """
-    return Kernel(_text(*key), "rows_by_block", (), (), as_passed)
+    """kernel(x, out, length, segment, segments, count): a block for each segment of a row."""
+    return Kernel(_text(*key), "rows_by_block", (), (threads,), as_passed)
 
 
 def rows_by_warp(*key) -> Kernel:
@@ -95,7 +117,8 @@ def columns_by_tile(width: int, height: int, *key) -> Kernel:
 
 def by_thread(rows: bool, *key) -> Kernel:
     """kernel(x, out, length, inner, count): a thread for each result."""
-    return Kernel(_text(*key), "by_thread", (), (), _with_results)
+    partial = key[0] == DEVIATIONS.name and not key[-1]
+    return Kernel(_text(*key), "by_thread", (), (), _with_partials if partial else _with_results)
 
 
 def arg_by_thread(rows: bool, name: str, read: np.dtype) -> Kernel:

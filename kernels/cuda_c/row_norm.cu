@@ -33,14 +33,14 @@ __device__ __forceinline__ A inverse_root(A variance) {
 }
 
 // A block a row. The threads' means and squares are merged as Chan et al. (1979) do it.
-template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
-__global__ void online(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
-                       int n) {
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int BLOCK>
+__global__ void online(const T* __restrict__ x, const P* weight, const P* bias, A* mean, A* invstd,
+                       T* __restrict__ y, A eps, int n) {
     __shared__ A partial[32];
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
     A count = A(0), own = A(0), squares = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         const A v = A(x[i]), d = v - own;
         if (CENTRED) {
             count += A(1);
@@ -50,20 +50,20 @@ __global__ void online(const T* x, const P* weight, const P* bias, A* mean, A* i
     }
     A m = A(0);
     if (CENTRED) {
-        m = block_sum(count * own, partial) / A(n);
+        m = block_sum<BLOCK>(count * own, partial) / A(n);
         squares += count * (own - m) * (own - m);
     }
-    const A inv = inverse_root<A, CENTRED>(block_sum(squares, partial) / A(n) + eps);
+    const A inv = inverse_root<A, CENTRED>(block_sum<BLOCK>(squares, partial) / A(n) + eps);
     if (threadIdx.x == 0) {
         if (CENTRED) mean[blockIdx.x] = m;
         invstd[blockIdx.x] = inv;
     }
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         y[i] = T(scaled<A, WEIGHT, BIAS>(A(x[i]) - m, inv, weight, bias, i));
     }
 }
 
-template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int BLOCK>
 __global__ void one_read(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y,
                          A eps, int n) {
     constexpr int IN_SHARED = 4096;
@@ -72,16 +72,16 @@ __global__ void one_read(const T* x, const P* weight, const P* bias, A* mean, A*
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
     A total = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) total += values[i] = A(x[i]);
-    const A m = CENTRED ? block_sum(total, partial) / A(n) : A(0);
+    for (int i = threadIdx.x; i < n; i += BLOCK) total += values[i] = A(x[i]);
+    const A m = CENTRED ? block_sum<BLOCK>(total, partial) / A(n) : A(0);
     total = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) total += (values[i] - m) * (values[i] - m);
-    const A inv = inverse_root<A, CENTRED>(block_sum(total, partial) / A(n) + eps);
+    for (int i = threadIdx.x; i < n; i += BLOCK) total += (values[i] - m) * (values[i] - m);
+    const A inv = inverse_root<A, CENTRED>(block_sum<BLOCK>(total, partial) / A(n) + eps);
     if (threadIdx.x == 0) {
         if (CENTRED) mean[blockIdx.x] = m;
         invstd[blockIdx.x] = inv;
     }
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         y[i] = T(scaled<A, WEIGHT, BIAS>(values[i] - m, inv, weight, bias, i));
     }
 }
@@ -97,81 +97,50 @@ struct Span {
 };
 
 // Of `span` elements the mean, and the squares of the distances from it.
-template <class T, class A, bool CENTRED>
+template <class T, class A, bool CENTRED, int BLOCK>
 __global__ void split_sums(const T* x, A* means, A* squares, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span own(span, n, parts);
     A total = A(0);
-    for (int i = own.first + threadIdx.x; CENTRED && i < own.last; i += blockDim.x) {
+    for (int i = own.first + threadIdx.x; CENTRED && i < own.last; i += BLOCK) {
         total += A(x[own.start + i]);
     }
-    const A m = CENTRED ? block_sum(total, partial) / A(own.last - own.first) : A(0);
+    const A m = CENTRED ? block_sum<BLOCK>(total, partial) / A(own.last - own.first) : A(0);
     total = A(0);
-    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+    for (int i = own.first + threadIdx.x; i < own.last; i += BLOCK) {
         const A d = A(x[own.start + i]) - m;
         total += d * d;
     }
-    total = block_sum(total, partial);
+    total = block_sum<BLOCK>(total, partial);
     if (threadIdx.x == 0) means[blockIdx.x] = m, squares[blockIdx.x] = total;
 }
 
-template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS>
-__global__ void split(const T* x, const P* weight, const P* bias, const A* means, const A* squares,
-                      A* mean, A* invstd, T* y, A eps, int span, int n, int parts) {
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int BLOCK>
+__global__ void split(const T* __restrict__ x, const P* weight, const P* bias, const A* means,
+                      const A* squares, A* mean, A* invstd, T* __restrict__ y, A eps, int span,
+                      int n, int parts) {
     __shared__ A partial[32];
     const Span own(span, n, parts);
     means += own.row * parts;
     squares += own.row * parts;
     A total = A(0);
-    for (int p = threadIdx.x; CENTRED && p < parts; p += blockDim.x) {
+    for (int p = threadIdx.x; CENTRED && p < parts; p += BLOCK) {
         total += means[p] * A(n - p * span < span ? n - p * span : span);
     }
-    const A m = CENTRED ? block_sum(total, partial) / A(n) : A(0);
+    const A m = CENTRED ? block_sum<BLOCK>(total, partial) / A(n) : A(0);
     total = A(0);
-    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+    for (int p = threadIdx.x; p < parts; p += BLOCK) {
         const A d = CENTRED ? means[p] - m : A(0);
         total += squares[p] + d * d * A(n - p * span < span ? n - p * span : span);
     }
-    const A inv = inverse_root<A, CENTRED>(block_sum(total, partial) / A(n) + eps);
+    const A inv = inverse_root<A, CENTRED>(block_sum<BLOCK>(total, partial) / A(n) + eps);
     if (threadIdx.x == 0 && own.part == 0) {
         if (CENTRED) mean[own.row] = m;
         invstd[own.row] = inv;
     }
-    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+    for (int i = own.first + threadIdx.x; i < own.last; i += BLOCK) {
         const A d = A(x[own.start + i]) - m;
         y[own.start + i] = T(scaled<A, WEIGHT, BIAS>(d, inv, weight, bias, i));
-    }
-}
-
-// The elements of a row that a lane holds: packs of 16 bytes, 32 lanes apart; zeros where x ends.
-template <class A, int PACKS, class T, int W>
-__device__ __forceinline__ void load_row(A (&values)[PACKS][W], const T* x, int n, bool packs) {
-    #pragma unroll
-    for (int i = 0; i < PACKS; ++i) {
-        const int at = (i * 32 + threadIdx.x) * W;
-        Pack<T, W> pack;
-        if (packs && at < n) pack = *(const Pack<T, W>*)(x + at);
-        #pragma unroll
-        for (int w = 0; w < W; ++w) {
-            if (packs) values[i][w] = at < n ? A(pack.at[w]) : A(0);
-            else values[i][w] = at + w < n ? A(x[at + w]) : A(0);
-        }
-    }
-}
-
-template <class A, int PACKS, class T, int W>
-__device__ __forceinline__ void store_row(const A (&values)[PACKS][W], T* y, int n, bool packs) {
-    #pragma unroll
-    for (int i = 0; i < PACKS; ++i) {
-        const int at = (i * 32 + threadIdx.x) * W;
-        Pack<T, W> pack;
-        #pragma unroll
-        for (int w = 0; w < W; ++w) pack.at[w] = T(values[i][w]);
-        if (packs && at < n) *(Pack<T, W>*)(y + at) = pack;
-        #pragma unroll
-        for (int w = 0; w < W; ++w) {
-            if (!packs && at + w < n) y[at + w] = pack.at[w];
-        }
     }
 }
 
@@ -179,12 +148,12 @@ __device__ __forceinline__ void store_row(const A (&values)[PACKS][W], T* y, int
 template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int HELD>
 __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* invstd, T* y, A eps,
                      int rows, int n) {
-    constexpr int W = 16 / sizeof(T), PACKS = (HELD + W - 1) / W;
+    constexpr int W = pack_of<T>(HELD), PACKS = HELD / W;
     const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     const bool packs = n % W == 0 && aligned16(x) && aligned16(y);
     A values[PACKS][W], total = A(0);
-    load_row<A, PACKS>(values, x + row * n, n, packs);
+    load_row<A, PACKS>(values, x + row * n, n, packs, A(0));
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
@@ -196,7 +165,7 @@ __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* inv
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int w = 0; w < W; ++w) {
-            const A d = (i * 32 + threadIdx.x) * W + w < n ? values[i][w] - m : A(0);
+            const A d = place_of<W>(i, w, packs) < n ? values[i][w] - m : A(0);
             total += d * d;
         }
     }
@@ -209,7 +178,7 @@ __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* inv
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int w = 0; w < W; ++w) {
-            const int at = (i * 32 + threadIdx.x) * W + w;
+            const int at = place_of<W>(i, w, packs);
             if (at < n) {
                 values[i][w] = scaled<A, WEIGHT, BIAS>(values[i][w] - m, inv, weight, bias, at);
             }
@@ -218,21 +187,21 @@ __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* inv
     store_row<A, PACKS>(values, y + row * n, n, packs);
 }
 
-template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
-__global__ void block_backward(const T* g, const T* x, const M* mean, const M* invstd,
-                               const P* weight, T* dx, int n) {
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int BLOCK>
+__global__ void block_backward(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
+                               const M* invstd, const P* weight, T* __restrict__ dx, int n) {
     __shared__ A partial[32];
     const long long row = blockIdx.x * (long long)n;
     const A m = CENTRED ? A(mean[blockIdx.x]) : A(0), inv = A(invstd[blockIdx.x]);
     A plain = A(0), product = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         const A gv = WEIGHT ? A(g[row + i]) * A(weight[i]) : A(g[row + i]);
         plain += gv;
         product += gv * (A(x[row + i]) - m);
     }
-    plain = CENTRED ? block_sum(plain, partial) / A(n) : A(0);
-    product = block_sum(product, partial) * inv * inv / A(n);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    plain = CENTRED ? block_sum<BLOCK>(plain, partial) / A(n) : A(0);
+    product = block_sum<BLOCK>(product, partial) * inv * inv / A(n);
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         const A gv = WEIGHT ? A(g[row + i]) * A(weight[i]) : A(g[row + i]);
         dx[row + i] = T(inv * (gv - plain - (A(x[row + i]) - m) * product));
     }
@@ -240,38 +209,38 @@ __global__ void block_backward(const T* g, const T* x, const M* mean, const M* i
 
 // plain and product (rows, parts): of `span` elements the sums of g * weight, and of that times
 // x - mean.
-template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int BLOCK>
 __global__ void split_sums_backward(const T* g, const T* x, const M* mean, const P* weight, A* plain,
                                     A* product, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span own(span, n, parts);
     const A m = CENTRED ? A(mean[own.row]) : A(0);
     A first = A(0), second = A(0);
-    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+    for (int i = own.first + threadIdx.x; i < own.last; i += BLOCK) {
         const A gv = WEIGHT ? A(g[own.start + i]) * A(weight[i]) : A(g[own.start + i]);
         first += gv;
         second += gv * (A(x[own.start + i]) - m);
     }
-    first = block_sum(first, partial);
-    second = block_sum(second, partial);
+    first = block_sum<BLOCK>(first, partial);
+    second = block_sum<BLOCK>(second, partial);
     if (threadIdx.x == 0) plain[blockIdx.x] = first, product[blockIdx.x] = second;
 }
 
-template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT>
-__global__ void split_backward(const T* g, const T* x, const M* mean, const M* invstd,
-                               const P* weight, const A* plain, const A* product, T* dx, int span,
-                               int n, int parts) {
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int BLOCK>
+__global__ void split_backward(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
+                               const M* invstd, const P* weight, const A* plain, const A* product,
+                               T* __restrict__ dx, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span own(span, n, parts);
     const A m = CENTRED ? A(mean[own.row]) : A(0), inv = A(invstd[own.row]);
     A less = A(0), slope = A(0);
-    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+    for (int p = threadIdx.x; p < parts; p += BLOCK) {
         less += plain[own.row * parts + p];
         slope += product[own.row * parts + p];
     }
-    less = CENTRED ? block_sum(less, partial) / A(n) : A(0);
-    slope = block_sum(slope, partial) * inv * inv / A(n);
-    for (int i = own.first + threadIdx.x; i < own.last; i += blockDim.x) {
+    less = CENTRED ? block_sum<BLOCK>(less, partial) / A(n) : A(0);
+    slope = block_sum<BLOCK>(slope, partial) * inv * inv / A(n);
+    for (int i = own.first + threadIdx.x; i < own.last; i += BLOCK) {
         const long long at = own.start + i;
         const A gv = WEIGHT ? A(g[at]) * A(weight[i]) : A(g[at]);
         dx[at] = T(inv * (gv - less - (A(x[at]) - m) * slope));
@@ -281,19 +250,19 @@ __global__ void split_backward(const T* g, const T* x, const M* mean, const M* i
 template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int HELD>
 __global__ void warp_backward(const T* g, const T* x, const M* mean, const M* invstd,
                               const P* weight, T* dx, int rows, int n) {
-    constexpr int W = 16 / sizeof(T), PACKS = (HELD + W - 1) / W;
+    constexpr int W = pack_of<T>(HELD), PACKS = HELD / W;
     const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     const bool packs = n % W == 0 && aligned16(g) && aligned16(x) && aligned16(dx);
     const A m = CENTRED ? A(mean[row]) : A(0), inv = A(invstd[row]);
     A grads[PACKS][W], xhat[PACKS][W], plain = A(0), product = A(0);
-    load_row<A, PACKS>(grads, g + row * n, n, packs);
-    load_row<A, PACKS>(xhat, x + row * n, n, packs);
+    load_row<A, PACKS>(grads, g + row * n, n, packs, A(0));
+    load_row<A, PACKS>(xhat, x + row * n, n, packs, A(0));
     #pragma unroll
     for (int i = 0; i < PACKS; ++i) {
         #pragma unroll
         for (int w = 0; w < W; ++w) {
-            const int at = (i * 32 + threadIdx.x) * W + w;
+            const int at = place_of<W>(i, w, packs);
             if (WEIGHT && at < n) grads[i][w] *= A(weight[at]);
             xhat[i][w] = (xhat[i][w] - m) * inv;
             plain += grads[i][w];

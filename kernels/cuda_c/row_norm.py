@@ -8,7 +8,6 @@ from collections.abc import Callable
 from kernels.cuda_c.common import Kernel, family
 
 _kernel = family("row_norm.cu")
-FEWEST = 4  # elements that a lane holds: a pack of float
 
 
 def _row_a_block(x, *others):
@@ -23,24 +22,24 @@ def _by_block(
     name: str, acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: int
 ) -> Kernel:
     """kernel(x, weight, bias, mean, invstd, y, eps)."""
-    constants = (acc_t, centred, has_weight, has_bias)
+    constants = (acc_t, centred, has_weight, has_bias, block)
     return _kernel(name, (0, 1 if has_weight else 2), constants, _row_a_block)
 
 
 def warp(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, held: int) -> Kernel:
     """kernel(x, weight, bias, mean, invstd, y, eps): `held` elements per lane."""
-    constants = (acc_t, centred, has_weight, has_bias, max(held, FEWEST))
+    constants = (acc_t, centred, has_weight, has_bias, held)
     return _kernel("warp", (0, 1 if has_weight else 2), constants, _row_a_warp)
 
 
 def block_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
     """kernel(g, x, mean, invstd, weight, dx)."""
-    return _kernel("block_backward", (0, 3, 4), (acc_t, centred, has_weight), _row_a_block)
+    return _kernel("block_backward", (0, 3, 4), (acc_t, centred, has_weight, block), _row_a_block)
 
 
 def warp_backward(acc_t: str, centred: bool, has_weight: bool, held: int) -> Kernel:
     """kernel(g, x, mean, invstd, weight, dx): `held` elements per lane."""
-    constants = (acc_t, centred, has_weight, max(held, FEWEST))
+    constants = (acc_t, centred, has_weight, held)
     return _kernel("warp_backward", (0, 3, 4), constants, _row_a_warp)
 
 
@@ -55,7 +54,7 @@ def split_sums(acc_t: str, centred: bool, block: int) -> Kernel:
     def arguments(*given):
         return *given, given[0].shape[1], given[1].shape[1]
 
-    return _kernel("split_sums", (0,), (acc_t, centred), arguments)
+    return _kernel("split_sums", (0,), (acc_t, centred, block), arguments)
 
 
 def split(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: int) -> Kernel:
@@ -64,7 +63,7 @@ def split(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: in
     def arguments(*given):
         return *given, given[0].shape[1], given[3].shape[1]
 
-    constants = (acc_t, centred, has_weight, has_bias)
+    constants = (acc_t, centred, has_weight, has_bias, block)
     return _kernel("split", (0, 1 if has_weight else 2), constants, arguments)
 
 
@@ -74,7 +73,8 @@ def split_sums_backward(acc_t: str, centred: bool, has_weight: bool, block: int)
     def arguments(*given):
         return *given, given[0].shape[1], given[4].shape[1]
 
-    return _kernel("split_sums_backward", (0, 2, 3), (acc_t, centred, has_weight), arguments)
+    constants = (acc_t, centred, has_weight, block)
+    return _kernel("split_sums_backward", (0, 2, 3), constants, arguments)
 
 
 def split_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
@@ -83,7 +83,8 @@ def split_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> K
     def arguments(*given):
         return *given, given[0].shape[1], given[5].shape[1]
 
-    return _kernel("split_backward", (0, 3, 4), (acc_t, centred, has_weight), arguments)
+    constants = (acc_t, centred, has_weight, block)
+    return _kernel("split_backward", (0, 3, 4), constants, arguments)
 
 
 online: Callable = functools.partial(_by_block, "online")

@@ -4,14 +4,14 @@
 // accumulator, START the identity. The generated text stands before this file; alone it is the sum
 // of floats.
 //
-// Versions, which differ in how a block scans a tile of THREADS elements:
+// Versions, which differ in how a block scans a tile of a value per thread:
 // 1. HillisSteele: log2(THREADS) steps, in each of which every element adds the one `stride` before
 //    it (Hillis and Steele, 1986): short, but n log n combinations
 // 2. Blelloch: a tree of sums upward and back down (Blelloch, 1990): 2 n combinations
-// 3. Shuffle: each warp scans in registers, then all add the sums of the warps before: two barriers
-// A block walks its segment of a row tile by tile and carries the total along; totals (rows,
-// segments) receives what each segment combines to, which add_offsets spreads. scan_columns: a
-// thread per column.
+// 3. Shuffle: a thread scans four elements, each warp the sums of its threads in registers, then
+//    all add the sums of the warps before: two barriers
+// A block walks its segment of a row tile by tile and carries the total along, from what the
+// segments before combine to, which a reduction has found. scan_columns: a thread per column.
 //
 // Extrema carry two numbers, a value and its place, of which the later one stays where values are
 // equal; a NaN beats all that is before it.
@@ -27,7 +27,10 @@ __device__ __forceinline__ A combine(A a, A b) { return a + b; }
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
-struct HillisSteele {  // each: the inclusive scan of the block's values; `total` of all of them
+// Each: what the block's values before a thread's combine to; `total` of all of them.
+struct HillisSteele {
+    static constexpr int ITEMS = 1;
+
     static __device__ A scan(A value, A* tile, A& total) {
         const int tid = threadIdx.x;
         tile[tid] = value;
@@ -39,11 +42,13 @@ struct HillisSteele {  // each: the inclusive scan of the block's values; `total
             __syncthreads();
         }
         total = tile[THREADS - 1];
-        return tile[tid];
+        return tid > 0 ? tile[tid - 1] : A(START);
     }
 };
 
 struct Blelloch {
+    static constexpr int ITEMS = 1;
+
     static __device__ A scan(A value, A* tile, A& total) {
         const int tid = threadIdx.x;
         tile[tid] = value;
@@ -59,58 +64,73 @@ struct Blelloch {
             __syncthreads();
         }
         total = tile[THREADS - 1];
-        return tile[tid];
+        return tid > 0 ? tile[tid - 1] : A(START);
     }
 };
 
 struct Shuffle {
-    static __device__ A scan(A value, A* tile, A& total) {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        for (int stride = 1; stride < 32; stride *= 2) {
+    static constexpr int ITEMS = 4;
+
+    // The inclusive scan of the first `lanes` lanes' values.
+    static __device__ A scan_lanes(A value, int lanes) {
+        const int lane = threadIdx.x % 32;
+        for (int stride = 1; stride < lanes; stride *= 2) {
             const A before = __shfl_up_sync(FULL_WARP, value, stride);
             if (lane >= stride) value = combine(before, value);
         }
+        return value;
+    }
+
+    static __device__ A scan(A value, A* tile, A& total) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        value = scan_lanes(value, 32);
         if (lane == 31) tile[warp] = value;
         __syncthreads();
-        A before = A(START);
-        total = A(START);
-        for (int w = 0; w < WARPS; ++w) {
-            if (w < warp) before = combine(before, tile[w]);
-            total = combine(total, tile[w]);
-        }
-        return combine(before, value);
+        const A warps = scan_lanes(lane < WARPS ? tile[lane] : A(START), WARPS);
+        const A before = __shfl_sync(FULL_WARP, warps, warp > 0 ? warp - 1 : 0);
+        const A here = __shfl_up_sync(FULL_WARP, value, 1);
+        total = __shfl_sync(FULL_WARP, warps, WARPS - 1);
+        const A first = warp > 0 ? before : A(START);
+        return lane > 0 ? combine(first, here) : first;
     }
 };
 
+// Block b scans a segment of a row; before (rows, segments): what segments and those before them
+// combine to, which is not looked at in the first one.
 template <class Version>
-__global__ void scan_rows(const S* x, S* out, A* totals, long long length, long long segment,
+__global__ void scan_rows(const S* x, S* out, const A* before, long long length, long long segment,
                           long long segments) {
+    constexpr int ITEMS = Version::ITEMS;
     __shared__ A tile[THREADS];
-    const long long row = blockIdx.x / (unsigned)segments;
-    const long long first = blockIdx.x % (unsigned)segments * segment;
-    const long long stop = first + segment < length ? first + segment : length;
-    const long long last = row * length + stop;
-    A carry = A(START), total;
-    for (long long base = row * length + first; base < last; base += THREADS) {
-        const long long i = base + threadIdx.x;
-        const A sum = Version::scan(i < last ? load(x[i]) : A(START), tile, total);
-        if (i < last) out[i] = S(combine(carry, sum));
+    const long long row = blockIdx.x / (unsigned)segments, part = blockIdx.x % (unsigned)segments;
+    const long long first = part * segment;
+    const int size = first + segment < length ? segment : length - first;
+    x += row * length + first;
+    out += row * length + first;
+    const bool packs = aligned16(x) && aligned16(out);
+    A carry = part > 0 ? before[blockIdx.x - 1] : A(START), total;
+    for (int base = 0; base < size; base += THREADS * ITEMS) {
+        const int i = base + threadIdx.x * ITEMS;
+        const bool whole = packs && i + ITEMS <= size;
+        Pack<S, ITEMS> elements;
+        if (whole) elements = *(const Pack<S, ITEMS>*)(x + i);
+        A sums[ITEMS];
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            if (!whole && i + k < size) elements.at[k] = x[i + k];
+            const A own = i + k < size ? load(elements.at[k]) : A(START);
+            sums[k] = k > 0 ? combine(sums[k > 0 ? k - 1 : 0], own) : own;
+        }
+        const A earlier = Version::scan(sums[ITEMS - 1], tile, total);
+        const A start = combine(carry, earlier);
+        #pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            elements.at[k] = S(combine(start, sums[k]));
+            if (!whole && i + k < size) out[i + k] = elements.at[k];
+        }
+        if (whole) *(Pack<S, ITEMS>*)(out + i) = elements;
         carry = combine(carry, total);
         __syncthreads();
-    }
-    if (threadIdx.x == 0) totals[blockIdx.x] = carry;
-}
-
-// Combines with each segment those before it.
-__global__ void add_offsets(S* out, const A* totals, long long length, long long segment,
-                            long long segments) {
-    const long long row = blockIdx.x / (unsigned)segments, part = blockIdx.x % (unsigned)segments;
-    if (part == 0) return;
-    const long long first = part * segment;
-    const long long last = first + segment < length ? first + segment : length;
-    for (long long i = first + threadIdx.x; i < last; i += blockDim.x) {
-        S& element = out[row * length + i];
-        element = S(combine(totals[blockIdx.x - 1], load(element)));
     }
 }
 

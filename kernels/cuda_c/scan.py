@@ -18,14 +18,8 @@ def _text(line: str, dtype: np.dtype, total: np.dtype | None = None) -> str:
 
 
 def rows_kernel(line: str, version: str, dtype: np.dtype) -> Kernel:
-    """kernel(x, out, totals, length, segment, segments): a block per segment of a row."""
+    """kernel(x, out, before, length, segment, segments): a block per segment of a row."""
     return Kernel(_text(line, dtype), "scan_rows", (), (_VERSIONS[version],), as_passed)
-
-
-def offsets_kernel(line: str, dtype: np.dtype) -> Kernel:
-    """kernel(out, totals, length, segment, segments): combine with each segment those before it,
-    whose running totals are given."""
-    return Kernel(_text(line, dtype), "add_offsets", (), (), as_passed)
 
 
 def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Kernel:

@@ -35,39 +35,62 @@ struct Online {
             total += exp_of(v - top);
         }
     }
-    // The row's maximum, in every thread; `total` becomes the sum of all.
+    // Of the elements from `first` to before `last` those BLOCK apart. Several at a time are loaded
+    // before any is looked at, and rescale the sum once.
+    template <int BLOCK, class T>
+    __device__ void walk(const T* x, int first, int last) {
+        constexpr int AT_ONCE = 8;
+        int i = first;
+        for (; i < last - (AT_ONCE - 1) * BLOCK; i += AT_ONCE * BLOCK) {
+            A values[AT_ONCE], most = top;
+            #pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) values[k] = A(x[i + k * BLOCK]);
+            #pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) most = values[k] > most ? values[k] : most;
+            if (most > top) total *= exp_of(top - most);
+            top = most;
+            #pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) {
+                const A share = exp_of(values[k] - top);
+                total += values[k] == A(-infinity()) ? A(0) : share;
+            }
+        }
+        for (; i < last; i += BLOCK) add(A(x[i]));
+    }
+    // The row's maximum, in every thread of BLOCK; `total` becomes the sum of all.
+    template <int BLOCK>
     __device__ A merge(A* partial) {
-        const A most = block_max(top, partial);
+        const A most = block_max<BLOCK>(top, partial);
         if (top > A(-infinity())) total *= exp_of(top - most);
-        total = block_sum(total, partial);
+        total = block_sum<BLOCK>(total, partial);
         return most;
     }
 };
 
-template <class T, class A, bool LOG>
-__global__ void three_pass(const T* x, T* y, int n) {
+template <class T, class A, bool LOG, int BLOCK>
+__global__ void three_pass(const T* __restrict__ x, T* __restrict__ y, int n) {
     __shared__ A partial[32];
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
     A top = A(-infinity());
-    for (int i = threadIdx.x; i < n; i += blockDim.x) top = A(x[i]) > top ? A(x[i]) : top;
-    top = block_max(top, partial);
+    for (int i = threadIdx.x; i < n; i += BLOCK) top = A(x[i]) > top ? A(x[i]) : top;
+    top = block_max<BLOCK>(top, partial);
     A total = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) total += exp_of(A(x[i]) - top);
-    const Result<LOG, A> result(top, block_sum(total, partial));
-    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = T(result.of(A(x[i])));
+    for (int i = threadIdx.x; i < n; i += BLOCK) total += exp_of(A(x[i]) - top);
+    const Result<LOG, A> result(top, block_sum<BLOCK>(total, partial));
+    for (int i = threadIdx.x; i < n; i += BLOCK) y[i] = T(result.of(A(x[i])));
 }
 
-template <class T, class A, bool LOG>
-__global__ void online(const T* x, T* y, int n) {
+template <class T, class A, bool LOG, int BLOCK>
+__global__ void online(const T* __restrict__ x, T* __restrict__ y, int n) {
     __shared__ A partial[32];
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
     Online<A> own;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) own.add(A(x[i]));
-    const A top = own.merge(partial);
+    own.template walk<BLOCK>(x, threadIdx.x, n);
+    const A top = own.template merge<BLOCK>(partial);
     const Result<LOG, A> result(top, own.total);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = T(result.of(A(x[i])));
+    for (int i = threadIdx.x; i < n; i += BLOCK) y[i] = T(result.of(A(x[i])));
 }
 
 // The elements of a row that a block of `split` takes, and where the row begins. Grid (rows * parts,).
@@ -80,36 +103,37 @@ struct Span {
           last(n - first < span ? n : first + span) {}
 };
 
-template <class T, class A>
+template <class T, class A, int BLOCK>
 __global__ void split_sums(const T* x, A* tops, A* totals, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span part(span, n, parts);
     Online<A> own;
-    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) own.add(A(x[part.row + i]));
-    const A top = own.merge(partial);
+    own.template walk<BLOCK>(x + part.row, part.first + threadIdx.x, part.last);
+    const A top = own.template merge<BLOCK>(partial);
     if (threadIdx.x == 0) tops[blockIdx.x] = top, totals[blockIdx.x] = own.total;
 }
 
-template <class T, class A, bool LOG>
-__global__ void split(const T* x, const A* tops, const A* totals, T* y, int span, int n, int parts) {
+template <class T, class A, bool LOG, int BLOCK>
+__global__ void split(const T* __restrict__ x, const A* tops, const A* totals, T* __restrict__ y,
+                      int span, int n, int parts) {
     __shared__ A partial[32];
     const Span part(span, n, parts);
     const long long own = (long long)(blockIdx.x / parts) * parts;
     A top = A(-infinity()), total = A(0);
-    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+    for (int p = threadIdx.x; p < parts; p += BLOCK) {
         top = tops[own + p] > top ? tops[own + p] : top;
     }
-    top = block_max(top, partial);
-    for (int p = threadIdx.x; p < parts; p += blockDim.x) {
+    top = block_max<BLOCK>(top, partial);
+    for (int p = threadIdx.x; p < parts; p += BLOCK) {
         total += totals[own + p] * exp_of(tops[own + p] - top);
     }
-    const Result<LOG, A> result(top, block_sum(total, partial));
-    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+    const Result<LOG, A> result(top, block_sum<BLOCK>(total, partial));
+    for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
         y[part.row + i] = T(result.of(A(x[part.row + i])));
     }
 }
 
-template <class T, class A, bool LOG>
+template <class T, class A, bool LOG, int BLOCK>
 __global__ void one_read(const T* x, T* y, int n) {
     constexpr int IN_SHARED = 4096;
     __shared__ A partial[32];
@@ -117,19 +141,19 @@ __global__ void one_read(const T* x, T* y, int n) {
     x += blockIdx.x * (long long)n;
     y += blockIdx.x * (long long)n;
     A top = A(-infinity());
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         values[i] = A(x[i]);
         top = values[i] > top ? values[i] : top;
     }
-    top = block_max(top, partial);
+    top = block_max<BLOCK>(top, partial);
     A total = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         const A e = exp_of(values[i] - top);
         if (!LOG) values[i] = e;
         total += e;
     }
-    const Result<LOG, A> result(top, block_sum(total, partial));
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    const Result<LOG, A> result(top, block_sum<BLOCK>(total, partial));
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         y[i] = T(LOG ? result.of(values[i]) : result.of_exp(values[i]));
     }
 }
@@ -137,32 +161,32 @@ __global__ void one_read(const T* x, T* y, int n) {
 // Block (32, rows): HELD elements per lane, n <= 32 * HELD.
 template <class T, class A, bool LOG, int HELD>
 __global__ void warp(const T* x, T* y, int rows, int n) {
-    const int lane = threadIdx.x;
+    constexpr int W = pack_of<T>(HELD), PACKS = HELD / W;
     const long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
-    x += row * n;
-    y += row * n;
-    A values[HELD], top = A(-infinity());
+    const bool packs = n % W == 0 && aligned16(x) && aligned16(y);
+    A values[PACKS][W], top = A(-infinity()), total = A(0);
+    load_row<A, PACKS>(values, x + row * n, n, packs, A(-infinity()));
     #pragma unroll
-    for (int i = 0; i < HELD; ++i) {
-        const int at = i * 32 + lane;
-        values[i] = at < n ? A(x[at]) : A(-infinity());
-        top = values[i] > top ? values[i] : top;
+    for (int i = 0; i < PACKS * W; ++i) {
+        const A v = values[i / W][i % W];
+        top = v > top ? v : top;
     }
     top = warp_max(top);
-    A total = A(0);
     #pragma unroll
-    for (int i = 0; i < HELD; ++i) {
-        const A e = i * 32 + lane < n ? exp_of(values[i] - top) : A(0);
+    for (int i = 0; i < PACKS * W; ++i) {
+        A& v = values[i / W][i % W];
+        const A e = exp_of(v - top);
         total += e;
-        if (!LOG) values[i] = e;
+        if (!LOG) v = e;
     }
     const Result<LOG, A> result(top, warp_sum(total));
     #pragma unroll
-    for (int i = 0; i < HELD; ++i) {
-        const int at = i * 32 + lane;
-        if (at < n) y[at] = T(LOG ? result.of(values[i]) : result.of_exp(values[i]));
+    for (int i = 0; i < PACKS * W; ++i) {
+        A& v = values[i / W][i % W];
+        v = LOG ? result.of(v) : result.of_exp(v);
     }
+    store_row<A, PACKS>(values, y + row * n, n, packs);
 }
 
 // x and y (outer, n, inner), grid (outer, tiles of inner).
@@ -188,16 +212,17 @@ __device__ __forceinline__ A gradient(A g, A y, A total) {
     return LOG ? g - exp_of(y) * total : y * (g - total);
 }
 
-template <class T, class A, bool LOG>
-__global__ void block_backward(const T* g, const T* y, T* dx, int n) {
+template <class T, class A, bool LOG, int BLOCK>
+__global__ void block_backward(const T* __restrict__ g, const T* __restrict__ y,
+                               T* __restrict__ dx, int n) {
     __shared__ A partial[32];
     const long long row = blockIdx.x * (long long)n;
     A total = A(0);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         total += share<LOG>(A(g[row + i]), A(y[row + i]));
     }
-    total = block_sum(total, partial);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    total = block_sum<BLOCK>(total, partial);
+    for (int i = threadIdx.x; i < n; i += BLOCK) {
         dx[row + i] = T(gradient<LOG>(A(g[row + i]), A(y[row + i]), total));
     }
 }
@@ -231,28 +256,28 @@ __global__ void strided_backward(const T* g, const T* y, T* dx, int n, long long
     }
 }
 
-template <class T, class A, bool LOG>
+template <class T, class A, bool LOG, int BLOCK>
 __global__ void split_sums_backward(const T* g, const T* y, A* sums, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span part(span, n, parts);
     A total = A(0);
-    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+    for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
         total += share<LOG>(A(g[part.row + i]), A(y[part.row + i]));
     }
-    total = block_sum(total, partial);
+    total = block_sum<BLOCK>(total, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-template <class T, class A, bool LOG>
-__global__ void split_backward(const T* g, const T* y, const A* sums, T* dx, int span, int n,
-                               int parts) {
+template <class T, class A, bool LOG, int BLOCK>
+__global__ void split_backward(const T* __restrict__ g, const T* __restrict__ y, const A* sums,
+                               T* __restrict__ dx, int span, int n, int parts) {
     __shared__ A partial[32];
     const Span part(span, n, parts);
     const long long own = (long long)(blockIdx.x / parts) * parts;
     A total = A(0);
-    for (int p = threadIdx.x; p < parts; p += blockDim.x) total += sums[own + p];
-    total = block_sum(total, partial);
-    for (int i = part.first + threadIdx.x; i < part.last; i += blockDim.x) {
+    for (int p = threadIdx.x; p < parts; p += BLOCK) total += sums[own + p];
+    total = block_sum<BLOCK>(total, partial);
+    for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
         const long long at = part.row + i;
         dx[at] = T(gradient<LOG>(A(g[at]), A(y[at]), total));
     }

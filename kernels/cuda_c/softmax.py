@@ -23,7 +23,7 @@ def _row_a_thread(*arrays):
 
 
 def _by_block(name: str, acc_t: str, log: bool, block: int) -> Kernel:
-    return _kernel(name, (0,), (acc_t, log), _row_a_block)
+    return _kernel(name, (0,), (acc_t, log, block), _row_a_block)
 
 
 def _by_thread(name: str, acc_t: str, log: bool) -> Kernel:
@@ -52,22 +52,22 @@ def _result_of_parts(*given):
 
 def split_sums(acc_t: str, block: int) -> Kernel:
     """kernel(x, tops, totals, span)."""
-    return _kernel("split_sums", (0,), (acc_t,), _sums_of_parts)
+    return _kernel("split_sums", (0,), (acc_t, block), _sums_of_parts)
 
 
 def split(acc_t: str, log: bool, block: int) -> Kernel:
     """kernel(x, tops, totals, y, span)."""
-    return _kernel("split", (0,), (acc_t, log), _result_of_parts)
+    return _kernel("split", (0,), (acc_t, log, block), _result_of_parts)
 
 
 def split_sums_backward(acc_t: str, log: bool, block: int) -> Kernel:
     """kernel(g, y, sums, span)."""
-    return _kernel("split_sums_backward", (0,), (acc_t, log), _sums_of_parts)
+    return _kernel("split_sums_backward", (0,), (acc_t, log, block), _sums_of_parts)
 
 
 def split_backward(acc_t: str, log: bool, block: int) -> Kernel:
     """kernel(g, y, sums, dx, span)."""
-    return _kernel("split_backward", (0,), (acc_t, log), _result_of_parts)
+    return _kernel("split_backward", (0,), (acc_t, log, block), _result_of_parts)
 
 
 three_pass: Callable = functools.partial(_by_block, "three_pass")

@@ -108,18 +108,24 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def splits(blocks: int, terms: int, least: int, enough: int = BLOCKS // 2) -> int:
+def splits(
+    blocks: int, terms: int, least: int, enough: int = BLOCKS // 2, wanted: int = BLOCKS
+) -> int:
     """Over how many blocks of a GPU each sum of so many terms is split, where one block for each
-    would make `blocks`: 1 if those are `enough`. Each adds up `least` terms or more."""
+    would make `blocks`: 1 if those are `enough`, else about `wanted` blocks in all. Each adds up
+    `least` terms or more."""
     if not 0 < blocks < enough:
         return 1
-    return max(1, min(ceil_div(BLOCKS, blocks), terms // least))
+    return max(1, min(ceil_div(wanted, blocks), terms // least))
 
 
-def parts_of(blocks: int, terms: int, least: int, forced: bool = False) -> tuple[int, int]:
-    """How many parts `splits` makes of a sum, none of them empty, and the terms of each but the
-    last. forced: some, however short."""
-    count = max(splits(blocks, terms, least), 3 if forced else 1)
+def parts_of(
+    blocks: int, terms: int, least: int, forced: bool = False, wanted: int = 4 * BLOCKS
+) -> tuple[int, int]:
+    """How many parts are made of a sum, none of them empty, and the terms of each but the last.
+    forced: some, however short. wanted: how many blocks fill a GPU; of 256 threads a multiprocessor
+    holds eight."""
+    count = max(splits(blocks, terms, least, wanted=wanted), 3 if forced else 1)
     span = max(ceil_div(terms, count), 1)
     return max(ceil_div(terms, span), 1), span
 

@@ -379,7 +379,8 @@ def _rows_of_columns(dialect: Dialect, operands: tuple):
 def _split_matvec(dialect: Dialect, product: Product, biased: bool, forced: bool):
     """The function of (a, b, bias) that returns c (m, 1), the sum of those of parts of k."""
     m, k, dtype = product.m, product.k, product.dtype
-    count, span = parts_of(ceil_div(m, 4), k, LEAST_TERMS, forced)
+    # a warp per part and row; of a block of four warps, some have none where there are few rows
+    count, span = parts_of(ceil_div(m, 4), k, LEAST_TERMS, forced, wanted=16 * BLOCKS)
     flags = product.trans_a, product.trans_b, False
     acc_t, version = dialect.matmul.accumulator(dtype), "matvec_split"
     run = launcher(

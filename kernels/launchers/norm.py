@@ -11,6 +11,7 @@ from numpy import ndarray
 import kernels
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers.common import (
+    BLOCKS,
     CPU_BLOCK,
     GPU_BLOCK,
     Dialect,
@@ -57,12 +58,13 @@ def _block(x) -> int:
     return GPU_BLOCK if on_gpu(x) else CPU_BLOCK
 
 
-def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: int):
-    """Grid and block for one thread an element of a two-dimensional array."""
+def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: int, each: int):
+    """Grid and block for one thread an element of a two-dimensional array, or `each` of a plane."""
     rows, columns = shape
     if version == "columns":
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
+    columns = ceil_div(columns, each)
     block = wide_enough(name, columns, block)
     return (rows, ceil_div(columns, block)), block
 
@@ -104,7 +106,7 @@ def _parts(x, version: str | None) -> _Parts | None:
     if s == 1:
         count, span = parts_of(ceil_div(c, COLUMN_BLOCK[0]), n, LEAST_ROWS, forced)
         return _Parts(count, 0, span) if count > 1 or forced else None
-    count = splits(c, n * s, LEAST_ELEMENTS)
+    count = splits(c, n * s, LEAST_ELEMENTS, wanted=4 * BLOCKS)
     if count == 1 and not forced:
         return None
     of_images = min(n, max(count, 2))
@@ -192,7 +194,8 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     make = kernels.apply_columns if version == "columns" else kernels.apply_planes
     kernel = make(dialect.common.scalar_type(x.dtype), weight is not None, bias is not None)
     name = "batch_norm_apply"
-    run = launcher(name, version, kernel, *_elementwise_tiling(name, version, view, _block(x)))
+    tiling = _elementwise_tiling(name, version, view, _block(x), kernels.OF_PLANES)
+    run = launcher(name, version, kernel, *tiling)
     return run, view, empty((1,), x.dtype, x)
 
 
@@ -254,7 +257,7 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | 
     gradient = (dialect.norm.gradient_columns if columns else dialect.norm.gradient_planes)(
         acc_t, weight is not None
     )
-    tiling = _elementwise_tiling(name, layout, view, _block(x))
+    tiling = _elementwise_tiling(name, layout, view, _block(x), dialect.norm.OF_PLANES)
     run_gradient = launcher(name, layout, gradient, *tiling)
     count = compute_dtype(x.dtype).type(max(x.size // max(x.shape[1], 1), 1))
     return sums, run_gradient, view, count, empty((1,), x.dtype, x)

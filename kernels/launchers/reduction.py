@@ -38,6 +38,7 @@ from kernels.launchers.common import (
     CPU_BLOCK,
     Dialect,
     ceil_div,
+    check_floating,
     check_version,
     compute_dtype,
     empty,
@@ -49,10 +50,12 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.layout import is_dense
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
 from kernels.launchers.relaunch import Single, several
 from kernels.launchers.transpose import copy
+from kernels.pointwise import TABLE as POINTWISE
 from kernels.pointwise import flops
-from kernels.reduction import TABLE, normalize_axes
+from kernels.reduction import DEVIATIONS, TABLE, normalize_axes
 
 VERSIONS = {
     "interleaved": "a tree of neighbours in shared memory; warps diverge",
@@ -77,15 +80,17 @@ LONGER = 128  # ... on a CPU where shuffles are not free (CUDA C), or there is o
 # of a thread is compiled in half the time
 WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
+PARTIAL = 4  # numbers of a partial result of `deviations`: count, mean, its rest, squares
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
+_LINES = TABLE | {DEVIATIONS.name: DEVIATIONS}
 _plans = Plans()
 
 
 def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
     """What a reduction in `dtype` is accumulated in: floats as `compute_dtype`, integers in int64
     (shuffles take 32- and 64-bit values), truth values in int32."""
-    if TABLE[name].result == "bool":
+    if _LINES[name].result == "bool":
         return np.dtype(np.int32)
     compute = compute_dtype(dtype)
     return compute if compute.kind == "f" else np.dtype(np.int64)
@@ -94,7 +99,9 @@ def accumulator_dtype(name: str, dtype: np.dtype) -> np.dtype:
 def pass_key(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bool) -> tuple:
     """The arguments of `functions`, the same for passes that do the same: a sum's partial results
     are added as its elements are."""
-    line, acc = TABLE[name], accumulator_dtype(name, dtype)
+    line, acc = _LINES[name], accumulator_dtype(name, dtype)
+    if line is DEVIATIONS:
+        return name, source, dtype, first, last
     first = first or (line.map == "x" and source == acc)
     last = last or (line.finish == "a" and dtype == acc)
     return name, source, dtype, first, last
@@ -103,7 +110,7 @@ def pass_key(name: str, source: np.dtype, dtype: np.dtype, first: bool, last: bo
 def result_dtype(name: str, dtype: np.dtype) -> np.dtype:
     """The dtype of the final result."""
     special = {"bool": np.dtype(bool), "index": np.dtype(np.int64)}
-    return special.get(TABLE[name].result, dtype)
+    return special.get(_LINES[name].result, dtype)
 
 
 def reduce(
@@ -131,15 +138,34 @@ def reduce(
     return plan((a,))
 
 
+def deviations(
+    dialect: Dialect,
+    a: np.ndarray,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+) -> np.ndarray:
+    """The sum over `axis` (all axes for None) of the squares of the distances from the mean there,
+    for a of a floating dtype.
+
+    In CUDA C one pass, which merges counts, means and sums; else a pass for the mean and another.
+    """
+    check_floating(DEVIATIONS.name, a)
+    if dialect.name != "numba":
+        return reduce(dialect, DEVIATIONS.name, a, axis, keepdims)
+    centre = reduce(dialect, "mean", a, axis, True)
+    distances = pointwise(dialect, POINTWISE["sub"], a, centre)
+    return reduce(dialect, "sum_squares", distances, axis, keepdims)
+
+
 def _plan(
     dialect: Dialect, name: str, a, axis, keepdims: bool, dtype, version: str | None
 ) -> Callable:
     """Check the arguments and prepare a function of (the array,)."""
     operation = None if version else dispatch.named("reduce", name, axis, keepdims, dtype)
-    if name not in TABLE:
+    if name not in TABLE and (name != DEVIATIONS.name or dialect.name == "numba"):
         raise ValueError(f"reduce: no reduction named {name!r}; there are {sorted(TABLE)}")
     check_version("reduce", version, VERSIONS)
-    axes, line = normalize_axes(name, axis, a.ndim), TABLE[name]
+    axes, line = normalize_axes(name, axis, a.ndim), _LINES[name]
     dtype = np.dtype(dtype or a.dtype)
     kept = [i for i in range(a.ndim) if i not in axes]
     length = math.prod(a.shape[i] for i in axes)
@@ -350,6 +376,7 @@ def _step(
         kernel = dialect.reduction.columns_by_tile(width, height, *key)
         call = launcher(family, "columns", kernel, outer * segments * tiles, (width, height))
     result = result_dtype(key[0], key[2]) if key[4] else accumulator_dtype(key[0], key[2])
+    size *= PARTIAL if key[0] == DEVIATIONS.name and not key[4] else 1
     return _Step(call, size, result, numbers)
 
 
@@ -430,6 +457,11 @@ def _cost(name, a, axis=None, keepdims=False, dtype=None, version=None):
     return [(shape, result_dtype(name, np.dtype(dtype or a.dtype)))], each * a.size
 
 
+def _cost_of_deviations(a, axis=None, keepdims=False):
+    (result,), _ = _cost("sum", a, axis, keepdims)
+    return [result], 8 * a.size
+
+
 def _problem(version: str):
     shape = {"warp": (9, 200), "thread": (300, 5), "columns": (60, 70)}.get(version)
     if shape is None:
@@ -445,6 +477,8 @@ def _cases(rng, versions):
     for shape, axis in [((5, 257), 1), ((2, 40_000), 1), ((257, 33), 0), ((6, 33, 65), (0, 2))]:
         yield "reduce", ("sum", normal(rng, shape), axis), {}, 1000
     yield "reduce", ("argmax", np.round(normal(rng, (2, 40_000)) * 9), 1), {}, 1
+    for shape, axis in [((9, 33), 1), ((2, 40_000), 1), ((257, 33), 0), ((3, 17, 65), (0, 2))]:
+        yield "deviations", (normal(rng, shape) + 100, axis), {}, 100_000
 
 
 def _compiled(versions):
@@ -456,5 +490,11 @@ def _compiled(versions):
 
 
 FAMILY = Family(
-    "reduction", (Operation(reduce, _cost, _problem, VERSIONS, BY_SHAPE),), _cases, _compiled
+    "reduction",
+    (
+        Operation(reduce, _cost, _problem, VERSIONS, BY_SHAPE),
+        Operation(deviations, _cost_of_deviations),
+    ),
+    _cases,
+    _compiled,
 )

@@ -10,6 +10,7 @@ from kernels.families import Family, Operation, Versions, floats, like_first, no
 from kernels.launchers.common import (
     Dialect,
     ceil_div,
+    check_floating,
     check_version,
     compute_dtype,
     contiguous,
@@ -18,7 +19,7 @@ from kernels.launchers.common import (
     splits,
 )
 from kernels.launchers.plans import Plans
-from kernels.launchers.reduction import accumulator_dtype
+from kernels.launchers.reduction import accumulator_dtype, pass_key
 from kernels.launchers.relaunch import remembered
 from kernels.launchers.transpose import cast, copy
 
@@ -36,7 +37,13 @@ SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for mo
 LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
 
-LINES = {"cumsum": "sum", "cumprod": "prod", "cummax": "argmax", "cummin": "argmin"}
+LINES = {
+    "cumsum": "sum",
+    "cumprod": "prod",
+    "logcumsumexp": "logsumexp",
+    "cummax": "argmax",
+    "cummin": "argmin",
+}
 
 _plans = Plans()
 
@@ -60,6 +67,15 @@ def cumprod(
 ) -> np.ndarray:
     """Inclusive running product along `axis`, as `cumsum` is the sum."""
     return _combined(dialect, "cumprod", x, axis, version)
+
+
+@remembered(1)
+def logcumsumexp(
+    dialect: Dialect, x: np.ndarray, axis: int = -1, version: str | None = None
+) -> np.ndarray:
+    """log(cumsum(exp(x))) along `axis` without overflow, as `cumsum` is the sum; x of floats."""
+    check_floating("logcumsumexp", x)
+    return _combined(dialect, "logcumsumexp", x, axis, version)
 
 
 @remembered(1)
@@ -149,19 +165,20 @@ def _segments(x, length: int) -> tuple[int, int, int]:
 
 
 def _scan_rows(dialect: Dialect, name: str, x, out, length: int, version: str) -> None:
-    """Scan each row of flat x (rows, length) into out."""
+    """Scan each row of flat x (rows, length) into out: the totals of segments, then these."""
     segment, segments, blocks = _segments(x, length)
-    line, kernels = LINES[name], dialect.scan
-    totals = empty((blocks,), accumulator_dtype(line, x.dtype), x)
-    constants = line, version, x.dtype
-    scan = _plans.launch(name, version, kernels.rows_kernel, constants, blocks, THREADS, x)
-    scan(x, out, totals, length, segment, segments)
+    line = LINES[name]
+    before = empty((blocks,), accumulator_dtype(line, x.dtype), x)
     if segments > 1:
-        running = empty((blocks,), totals.dtype, x)
-        _scan_rows(dialect, name, totals, running, segments, version)
-        kernel = kernels.offsets_kernel
-        add = _plans.launch(name, version, kernel, (line, x.dtype), blocks, THREADS, x)
-        add(out, running, length, segment, segments)
+        totals = empty((blocks,), before.dtype, x)
+        key = THREADS, *pass_key(line, x.dtype, x.dtype, True, False)
+        factory = dialect.reduction.rows_by_block
+        total = _plans.launch(name, "totals", factory, key, blocks, THREADS, x)
+        total(x, totals, length, segment, segments, length)
+        _scan_rows(dialect, name, totals, before, segments, version)
+    factory, constants = dialect.scan.rows_kernel, (line, version, x.dtype)
+    scan = _plans.launch(name, version, factory, constants, blocks, THREADS, x)
+    scan(x, out, before, length, segment, segments)
 
 
 def _extrema(dialect: Dialect, name: str, x, axis: int, version: str | None):
@@ -217,13 +234,16 @@ def _with_places(x, *_, **__):
 
 
 def _problem(version: str):
-    return (floats(60, 50), 0) if version == "columns" else (floats(3, 700), 1), {}
+    shape = {"columns": (60, 50), "totals": (1, 20_000)}.get(version, (3, 700))
+    return (floats(*shape), 0 if version == "columns" else 1), {}
 
 
 def _cases(rng, versions):
     for version in VERSIONS:
         yield "cumsum", (normal(rng, (2, 17_001)),), {"version": version}, 1000
         yield "cumprod", (_near_one(rng, 2, 17_001),), {"version": version}, 1000
+        yield "logcumsumexp", (normal(rng, (2, 17_001)),), {"version": version}, 1000
+    yield "logcumsumexp", (normal(rng, (5, 33, 2)), 1), {}, 33
     for name, x in (("cumsum", normal(rng, (5, 33, 2))), ("cumprod", _near_one(rng, 5, 33, 2))):
         yield name, (x, 1), {}, 33
     yield "cumsum", (normal(rng, (7, 1025)),), {}, 1000
@@ -251,10 +271,12 @@ BY_SHAPE = {
     "columns": "a thread per column, for an axis that is not the last; on a CPU also a thread per"
     " row"
 }
+SUMMED = BY_SHAPE | {"totals": "of long rows: what each segment combines to"}
 FAMILY = Family(
     "scan",
     (
-        *(Operation(f, like_first(1), _problem, VERSIONS, BY_SHAPE) for f in (cumsum, cumprod)),
+        *(Operation(f, like_first(1), _problem, VERSIONS, SUMMED) for f in (cumsum, cumprod)),
+        Operation(logcumsumexp, like_first(8), _problem, VERSIONS, SUMMED),
         *(Operation(f, _with_places, _problem, EXTREMA, BY_SHAPE) for f in (cummax, cummin)),
     ),
     _cases,

@@ -50,7 +50,7 @@ BACKWARD = {
 ROW_IN_SHARED = 4096
 LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
 LONG_COLUMN = 256  # rows along another axis that become rows of the last one, where they are few
-ROW_IN_REGISTERS = 256
+ROW_IN_REGISTERS, SHORT_ON_CPU = 1024, 256
 ROWS, SHORT_ROW = 16, 256  # rows that a block takes together on a CPU, and their longest
 
 
@@ -164,15 +164,16 @@ def _forward(
     if version is None:
         longer = "online" if gpu else "three_pass"  # a CPU reads again for less than it rescales
         longer = "one_read" if n <= ROW_IN_SHARED else longer
-        shuffles = dialect.softmax.shuffles_pay(gpu) and n <= ROW_IN_REGISTERS
-        version = "warp" if shuffles else longer
+        short = n <= (ROW_IN_REGISTERS if gpu else SHORT_ON_CPU)
+        version = "warp" if short and dialect.softmax.shuffles_pay(gpu) else longer
         version = "strided" if inner > 1 else version
         if version == "one_read" and not gpu and n <= SHORT_ROW and rows >= ROWS:
             return version, dialect.softmax.several_rows(acc_t, log), (32, ROWS)
     _check_rows(name, version, n, inner)
     if version == "warp":
         held = 1 << (ceil_div(max(n, 1), 32) - 1).bit_length()
-        return version, dialect.softmax.warp(acc_t, log, held), (32, warps_a_block(rows, 8, gpu))
+        warps = warps_a_block(rows, 8 if held <= 8 else 4, gpu)
+        return version, dialect.softmax.warp(acc_t, log, held), (32, warps)
     if version == "strided":
         return version, dialect.softmax.strided(acc_t, log), wide_enough(name, inner, 128)
     block = GPU_BLOCK if gpu else SMALL_BLOCK

@@ -24,6 +24,8 @@ from kernels.launchers.norm import COLUMN_BLOCK
 from kernels.numba_cuda.softmax import block_sum
 from kernels.simt import cuda
 
+OF_PLANES = 1  # elements of a plane that a thread of `apply_planes` and `gradient_planes` takes
+
 
 @cuda.jit(device=True)
 def column_sum(v, partial):

@@ -12,7 +12,7 @@ Versions, which differ in how a block scans a tile of 256 elements:
 3. shuffle: each warp scans in registers, then all add the sums of the warps before: two barriers
 
 A block loops over the tiles of its segment of a row and carries the total. Rows longer than one
-segment take three launches: scan the segments, scan their totals, add those to the segments.
+segment take three launches: reduce the segments, scan their totals, scan the segments.
 Along other axes than the last, neighbouring threads take neighbouring columns.
 
 Extrema carry two numbers, a value and its place, of which the later one stays where values are
@@ -38,20 +38,21 @@ FULL = 0xFFFFFFFF
 
 @functools.cache
 def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
-    """kernel(x, out, totals, length, segment, segments): a block per segment of a row.
+    """kernel(x, out, earlier, length, segment, segments): a block per segment of a row.
 
-    line: of `kernels.reduction`. totals (rows, segments) receives what each segment combines to.
+    line: of `kernels.reduction`. earlier (rows, segments): what segments and those before them
+    combine to.
     """
     f = functions(line, dtype, dtype, True, False)
     load, combine, A, START = f.load, f.combine, f.accumulator, f.start
 
-    def scan_hillis_steele(x, out, totals, length, segment, segments):
+    def scan_hillis_steele(x, out, earlier, length, segment, segments):
         tile = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(START)
+        carry = earlier[cuda.blockIdx.x - 1] if first > 0 else A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
             value = load(x[i]) if i < row * length + last else A(START)
@@ -68,16 +69,14 @@ def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
                 out[i] = combine(carry, tile[tid])
             carry = combine(carry, tile[THREADS - 1])
             cuda.syncthreads()
-        if tid == 0:
-            totals[cuda.blockIdx.x] = carry
 
-    def scan_blelloch(x, out, totals, length, segment, segments):
+    def scan_blelloch(x, out, earlier, length, segment, segments):
         tile = cuda.shared.array(THREADS, A)
         tid = cuda.threadIdx.x
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(START)
+        carry = earlier[cuda.blockIdx.x - 1] if first > 0 else A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
             value = load(x[i]) if i < row * length + last else A(START)
@@ -101,17 +100,15 @@ def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
                 out[i] = combine(carry, tile[tid])
             carry = combine(carry, tile[THREADS - 1])
             cuda.syncthreads()
-        if tid == 0:
-            totals[cuda.blockIdx.x] = carry
 
-    def scan_shuffle(x, out, totals, length, segment, segments):
+    def scan_shuffle(x, out, earlier, length, segment, segments):
         sums = cuda.shared.array(WARPS, A)
         tid = cuda.threadIdx.x
         lane, warp = tid % 32, tid // 32
         row = cuda.blockIdx.x // segments
         first = (cuda.blockIdx.x % segments) * segment
         last = min(first + segment, length)
-        carry = A(START)
+        carry = earlier[cuda.blockIdx.x - 1] if first > 0 else A(START)
         for base in range(row * length + first, row * length + last, THREADS):
             i = base + tid
             value = load(x[i]) if i < row * length + last else A(START)
@@ -134,32 +131,10 @@ def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
                 out[i] = combine(combine(carry, before), value)
             carry = combine(carry, total)
             cuda.syncthreads()
-        if tid == 0:
-            totals[cuda.blockIdx.x] = carry
 
     kernels = dict(hillis_steele=scan_hillis_steele, blelloch=scan_blelloch, shuffle=scan_shuffle)
-    totals = array(f.accumulator)
-    return cuda.jit(signature(f.source, f.source, totals, *["int64"] * 3))(kernels[version])
-
-
-@functools.cache
-def offsets_kernel(line: str, dtype: np.dtype) -> Callable:
-    """kernel(out, totals, length, segment, segments): combine with each segment those before it,
-    whose running totals are given."""
-    f = functions(line, dtype, dtype, True, False)
-    load, combine = f.load, f.combine
-
-    def add_offsets(out, totals, length, segment, segments):
-        row = cuda.blockIdx.x // segments
-        part = cuda.blockIdx.x % segments
-        if part > 0:
-            first = row * length + part * segment
-            last = min(first + segment, (row + 1) * length)
-            for i in range(first + cuda.threadIdx.x, last, THREADS):
-                out[i] = combine(totals[cuda.blockIdx.x - 1], load(out[i]))
-
-    kinds = f.source, array(f.accumulator)
-    return cuda.jit(signature(*kinds, *["int64"] * 3))(add_offsets)
+    earlier = array(f.accumulator)
+    return cuda.jit(signature(f.source, f.source, earlier, *["int64"] * 3))(kernels[version])
 
 
 @functools.cache

@@ -23,11 +23,26 @@ _REDUCERS = {
     "all": lambda x, axis: np.all(x, axis=axis),
     "argmax": lambda x, axis: _arg_reduce(np.argmax, x, axis),
     "argmin": lambda x, axis: _arg_reduce(np.argmin, x, axis),
+    "logsumexp": lambda x, axis: np.logaddexp.reduce(x, axis=axis),
     "sum_squares": lambda x, axis: np.sum(x * x, axis=axis, dtype=x.dtype),
     "norm1": lambda x, axis: np.sum(np.abs(x), axis=axis, dtype=x.dtype),
     "norm2": lambda x, axis: np.sqrt(np.sum(x * x, axis=axis, dtype=x.dtype)),
     "norm_inf": lambda x, axis: np.max(np.abs(x), axis=axis, initial=0),
 }
+
+
+@traced
+def deviations(
+    a: np.ndarray, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> np.ndarray:
+    """The sum over `axis` (all axes for None) of the squares of the distances from the mean there,
+    for a of a floating dtype."""
+    axes = normalize_axes("deviations", axis, a.ndim)
+    x = a.astype(compute_dtype(a.dtype), copy=False)
+    with np.errstate(all="ignore"):
+        centre = np.sum(x, axis=axes, dtype=x.dtype, keepdims=True) / _count(x.shape, axes)
+        found = np.sum((x - centre) ** 2, axis=axes, keepdims=keepdims)
+        return np.asarray(found, a.dtype)
 
 
 def _count(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:

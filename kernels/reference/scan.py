@@ -23,6 +23,14 @@ def cumprod(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 @traced
+def logcumsumexp(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """log(cumsum(exp(x))) along `axis`, of floats, in x's dtype, without overflow."""
+    with np.errstate(all="ignore"):
+        wide = x.astype(compute_dtype(x.dtype), copy=False)
+        return np.logaddexp.accumulate(wide, axis).astype(x.dtype, copy=False)
+
+
+@traced
 def cummax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, np.ndarray]:
     """Running maximum along `axis` and its places there: of equal elements the last, of NaN too."""
     return _extrema(np.maximum, x, axis)

@@ -396,9 +396,7 @@ def kl_div(
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        # 0 * log(0) is 0: avoid the logarithm of 0.
-        safe = minigrad.where(target.detach() == 0, minigrad.ones_like(target), target)
-        loss = target * (safe.log() - input)
+        loss = POINTWISE["kl_div"](input, target)
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.dim() else loss.sum()
     return _reduce(loss, reduction)

@@ -479,10 +479,30 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.size(place)} and "
             f"{other.size(place)}"
         )
+    if not (input.is_complex() or other.is_complex()):
+        dtype = POINTWISE["mul"].compute_dtype((input, other))
+        x, y = functions.broadcast_tensors(input.to(dtype), other.to(dtype))
+        return Cross.apply(x, y, dim=place)
     a, b = (_next_two(x.movedim(place, 0)) for x in (input, other))
     mul, sub = POINTWISE["mul"], POINTWISE["sub"]
     product = sub(mul(a[0], b[1]), mul(a[1], b[0]))
     return product.movedim(0, place).contiguous()
+
+
+class Cross(Op):
+    """Cross product of vectors of three elements along a dimension."""
+
+    saves = (0, 1)
+    grad_name = "LinalgCrossBackward0"
+
+    @staticmethod
+    def forward(a: Any, b: Any, dim: int) -> Any:
+        return dispatch.active.cross(a, b, dim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        a, b = ctx.tensors()
+        return Cross.apply(b, g, dim=dim), Cross.apply(g, a, dim=dim)
 
 
 def _next_two(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.common import on_gpu
 from kernels.pointwise import names_in
 from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
@@ -98,6 +99,25 @@ ALONG = REDUCTIONS | {
     for op in (REDUCTIONS["sum"], REDUCTIONS["mean"], REDUCTIONS["prod"])
 }
 """The same over some axes, whose nodes torch calls otherwise."""
+
+
+class Deviations(Op):
+    """The sum of the squares of the distances from the mean, over axes (None: all)."""
+
+    saves = (0,)
+
+    @staticmethod
+    def again(x: Any, axes: tuple | None, keepdim: bool) -> Any:
+        return _again("deviations", x, axes, keepdim, None)
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool) -> Any:
+        return dispatch.active.deviations(x, axes, keepdim)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
+        (x,) = ctx.tensors()
+        return ((x - mean(x, axes, keepdim=True)) * (2 * _with_reduced(g, ctx.shapes[0], axes)),)
 
 
 NORMS: dict[str, Callable] = {}
@@ -352,7 +372,8 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
     _check_not_empty(name, x, place)
     indices = reduce(f"arg{name}", x, place, True)
-    if mode.enabled and x.requires_grad:
+    in_place = on_gpu(x._array) and x._array.flags.c_contiguous
+    if in_place or (mode.enabled and x.requires_grad):
         values = x.gather(place, indices)
         values = values if keepdim else values.squeeze(place)
     else:
@@ -453,10 +474,12 @@ def _variance(
         return parts[0] + parts[1]
     if not input.is_floating_point():
         raise RuntimeError("std and var only support floating point and complex dtypes")
-    centre = mean(input, dim, keepdim=True)
-    count = input._array.size // (centre._array.size or 1)
-    total = sum(POINTWISE["square"](input - centre), dim, keepdim)
-    freedom = count - correction
+    axes = axes_of(dim, input._array.ndim)
+    if on_gpu(input._array):
+        total = Deviations.apply(input, axes=axes, keepdim=keepdim)
+    else:
+        total = sum(POINTWISE["square"](input - mean(input, axes, keepdim=True)), axes, keepdim)
+    freedom = input._array.size // (total._array.size or 1) - correction
     if freedom <= 0:
         warnings.warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
@@ -536,19 +559,18 @@ def norm(
     if p in (None, "fro", 2):
         return reduce("norm2", x, dim, keepdim)
     axes = axes_of(dim, x._array.ndim)
-    size = POINTWISE["abs"](x)
-    if p == float("inf"):
-        return amax(size, axes, keepdim)
-    if p == -float("inf"):
-        return amin(size, axes, keepdim)
+    if p == 1:
+        return reduce("norm1", x, axes, keepdim)
+    if p in (float("inf"), -float("inf")):
+        return (amax if p > 0 else amin)(POINTWISE["abs"](x), axes, keepdim)
     if p == 0:  # counts; x * 0 gives the gradient, which is zero
         return sum(POINTWISE["ne"](x, 0) + POINTWISE["sign"](x) * 0, axes, keepdim)
-    if p == 1:
-        return sum(size, axes, keepdim)
     if not isinstance(p, int | float):
         raise RuntimeError(f"norm: expected a number, 'fro' or inf for p, got {p!r}")
-    used = POINTWISE["ne"](x, 0)  # elsewhere the gradient is zero, not that of a root
-    total = sum(POINTWISE["where"](used, POINTWISE["where"](used, size, 1.0) ** p, 0.0), axes, True)
+    if p == 3 and not on_gpu(x._array):  # a CPU multiplies faster than it raises
+        total = sum(POINTWISE["cube"](POINTWISE["abs"](x)), axes, True)
+    else:
+        total = sum(POINTWISE["abs_pow"](x, params=(p,)), axes, True)
     zero = POINTWISE["eq"](total, 0)
     if p < 0:
         zero = POINTWISE["ne"](sum(POINTWISE["eq"](x, 0), axes, True), 0)

@@ -118,16 +118,10 @@ class LogCumSumExp(Op):
 
     @staticmethod
     def forward(x: Any, dim: int) -> Any:
-        combine = array_module(x).logaddexp
+        if on_gpu(x):
+            return dispatch.active.logcumsumexp(x, dim)
         with np.errstate(all="ignore"):
-            if not on_gpu(x):
-                return combine.accumulate(x, dim)
-            out, stride = x.copy(), 1  # which doubles (Hillis & Steele 1986)
-            moved = array_module(x).moveaxis(out, dim, 0)
-            while stride < len(moved):
-                moved[stride:] = combine(moved[stride:], moved[:-stride])
-                stride *= 2
-        return out
+            return np.logaddexp.accumulate(x, dim)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:

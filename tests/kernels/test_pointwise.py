@@ -204,3 +204,21 @@ def test_fmod_of_the_lowest_numbers(dtype):
     a, b = np.array([[low, -8, 5, low, low], [-58, low, low, low, 3]], dtype)
     rest = [abs(x) % abs(y) * (1 - 2 * (x < 0)) for x, y in zip(a.tolist(), b.tolist())]
     assert numba_cuda.pointwise(TABLE["fmod"], a, b).tolist() == rest
+
+
+@on_devices
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint64])
+def test_integer_division_in_both_languages(dtype, device):
+    """By Python's rules; 0 by 0, and the lowest number by -1 wraps around: but not in Numba on a
+    GPU, whose compiler leaves that quotient undefined."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = [n for n in (low, low + 1, -7, -2, -1, 0, 1, 2, 3, high - 1, high) if n >= low]
+    pairs = [(a, b) for a in numbers for b in numbers]
+    for backend in ("cupy", "numba"):
+        if (backend, device) == ("numba", "gpu"):
+            pairs = [pair for pair in pairs if pair != (low, -1)]
+        x, y = (put(np.array(column, dtype), device) for column in zip(*pairs))
+        for name, exact in (("floor_divide", int.__floordiv__), ("remainder", int.__mod__)):
+            wanted = [exact(a, b) if b else 0 for a, b in pairs]
+            found = getattr(kernels, name)(x, y, backend=backend)
+            assert get(found).tolist() == [(n - low) % (high - low + 1) + low for n in wanted]

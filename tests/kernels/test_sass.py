@@ -59,6 +59,30 @@ def test_inner_loops_multiply_and_add(row):
     assert max(map(sass.wide_share, texts)) <= WIDE
 
 
+LOADS = 4  # of a thread from global memory, before it stores or waits for the first of them
+READERS = [("softmax", "one_read"), ("softmax", "split"), ("layer_norm", "one_read"),
+           ("reduce", "block")]  # fmt: skip
+
+
+def loads_at_once(family: str, version: str, *change: str) -> int:
+    """The longest run of loads in a kernel, between which nothing is stored and no thread waits."""
+    kernel, args = resources.launched("cupy", family)[family, version][0]
+    raw = kernel.instance(*args)
+    code = raw.code.replace(*change) if change else raw.code
+    *_, cubin = nvrtc.translate(code, [raw.name], "sm_80")
+    found = re.findall(r"\b(LDG|STS|STG|BAR|BRA|SHFL)\b", sass.sass(cubin))
+    return max(len(run) for run in re.findall("l+", "".join("-l"[f == "LDG"] for f in found)))
+
+
+@pytest.mark.parametrize("reader", READERS, ids="-".join)
+def test_loads_do_not_wait_for_each_other(reader):
+    assert loads_at_once(*reader) >= LOADS
+
+
+def test_loads_whose_distance_is_not_known_wait():
+    assert loads_at_once("softmax", "one_read", "i += BLOCK", "i += blockDim.x") < LOADS
+
+
 def test_without_the_rewriting_the_gate_is_red(monkeypatch):
     monkeypatch.setattr(to_numba_cuda, "optimised", lambda func: func)
     to_numba_cuda._library.cache_clear()

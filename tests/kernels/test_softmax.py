@@ -11,12 +11,12 @@ from kernels.launchers.softmax import BACKWARD, FORWARD
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, eps, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
-LENGTHS = (1, 10, 31, 33, 255, 257, 1025, 4097, 100_000)
+LENGTHS = (1, 10, 31, 33, 255, 257, 1024, 1025, 4097, 100_000)
 NAMES = ("softmax", "log_softmax")
 
 
 def longest(version: str) -> int:
-    return {"warp": 256, "one_read": 4096}.get(version, 10**9)
+    return {"warp": 1024, "one_read": 4096}.get(version, 10**9)
 
 
 def check(device, name: str, x: np.ndarray, axis: int = -1, version: str | None = None) -> None:
@@ -91,6 +91,20 @@ def test_short_rows(device, name, dtype, rng):
         y = get(getattr(kernels, name)(put(x, device), backend="numba"))
         absent = [1, 2, rows - 1]
         assert np.isnan(y[absent]).all() and not np.isnan(np.delete(y, absent, 0)).any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_a_warp_per_row(device, backend, dtype, name, rng):
+    """In packs, and one by one where rows have no whole packs or begin beside one."""
+    for n in (1, 31, 33, 64, 250, 512, 1023, 1024):
+        memory = normal(rng, 9 * n + 1, dtype)
+        for x in (memory[:-1].reshape(9, n), put(memory, device)[1:].reshape(9, n)):
+            y = getattr(kernels, name)(put(x, device), backend=backend, version="warp")
+            expected = getattr(reference, name)(wide(get(x)), -1)
+            size = np.abs(expected) * 20 if name == "softmax" else np.abs(expected) + 20
+            assert_close(y, expected, size)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -176,8 +190,8 @@ def test_errors(device, rng):
         kernels.softmax(x, 2, backend="numba")
     with pytest.raises(TypeError, match="floating dtype"):
         kernels.softmax(x.astype(np.int32), backend="numba")
-    with pytest.raises(ValueError, match="rows of up to 256"):
-        kernels.softmax(put(normal(rng, (2, 300)), device), backend="numba", version="warp")
+    with pytest.raises(ValueError, match="rows of up to 1024"):
+        kernels.softmax(put(normal(rng, (2, 1025)), device), backend="numba", version="warp")
     with pytest.raises(ValueError, match="use 'strided'"):
         kernels.softmax(x, 0, backend="numba", version="online")
     with pytest.raises(ValueError, match="shapes differ"):

@@ -13,7 +13,7 @@ from kernels.pointwise import FUNCTIONS, TABLE, Expr
 PARAMS = dict(
     nan=0.5,
     alpha=0.7, scale=1.1, low=-0.4, high=0.5, value=0.3, slope=0.1, beta=0.8, threshold=1.5,
-    limit=0.1, delta=0.6,
+    limit=0.1, delta=0.6, p=2.5,
 )  # fmt: skip
 # Where the operation is smooth and defined; everything else takes numbers around 0.
 RANGES = {
@@ -22,6 +22,7 @@ RANGES = {
     "asin": [(-0.9, 0.9)],
     "atanh": [(-0.9, 0.9)],
     "bce": [(0.05, 0.95), (0.0, 1.0)],
+    "kl_div": [(-3.0, 0.0), (0.2, 1.0)],
     "logit": [(0.05, 0.95)],
     "xlogy": [(-2.0, 2.0), (0.2, 3.0)],
     "pow": [(0.2, 2.0), (-2.0, 2.0)],
@@ -111,7 +112,7 @@ def test_reductions_agree_with_their_own_line():
     """NumPy's call for each reduction equals folding the line's texts over the elements."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal(17)
-    space = {"maximum": np.maximum, "minimum": np.minimum, "abs": np.abs, "sqrt": np.sqrt}
+    space = {name: getattr(np, name) for name in "abs exp log1p maximum minimum sqrt where".split()}
     start = {"0": 0.0, "1": 1.0, "lowest": -np.inf, "highest": np.inf}
     for line in reduction.TABLE.values():
         if line.result == "index":
