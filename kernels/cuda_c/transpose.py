@@ -21,3 +21,18 @@ def kernel(version: str, dtype: np.dtype) -> Kernel:
 def concat_kernel(dtype: np.dtype) -> Kernel:
     """kernel(x, out, rows, width, total, start)."""
     return _kernel("concat_rows", (), (storage_type(dtype),), as_passed)
+
+
+def strided_kernel(dtype: np.dtype, width: int, each: int, ndim: int) -> Kernel:
+    """kernel(x, out, layout): packs of `width` elements, `each` of them a thread."""
+    return _kernel("copy_strided", (), (storage_type(dtype), width, each, ndim), as_passed)
+
+
+def tiled_kernel(dtype: np.dtype, ndim: int) -> Kernel:
+    """kernel(x, out, layout)."""
+    return _kernel("copy_tiled", (), (storage_type(dtype), ndim), as_passed)
+
+
+def parts_kernel(dtype: np.dtype, width: int, each: int) -> Kernel:
+    """kernel(a, b, c, d, out, columns)."""
+    return _kernel("concat_parts", (), (storage_type(dtype), width, each), as_passed)

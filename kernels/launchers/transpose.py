@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, like_first, normal, ones
+from kernels.launchers import copies
 from kernels.launchers.common import (
     BFLOAT16,
     Dialect,
@@ -28,6 +30,11 @@ VERSIONS = {
     "naive": "reads rows, writes columns: uncoalesced",
     "tile": "through a tile of shared memory: both sides coalesced",
     "padded": "one more column in the tile: no bank conflicts",
+}
+_BY_PART = {"rows": "each part as columns of the result, a block per tile"}
+CONCAT = {
+    "numba": _BY_PART,
+    "cupy": {**_BY_PART, "parts": "up to four parts in a launch, in the order of the result"},
 }
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
@@ -79,7 +86,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if matrix and version is None and min(matrix[1:]) < SHORT and not on_gpu(x):
+    least = (copies.SHORT_COLUMNS if dialect.name == "cupy" else 0) if on_gpu(x) else SHORT
+    if matrix and version is None and min(matrix[1:]) < least:
         matrix = None  # most of a tile would be empty
     if matrix is None:
         if version is not None:
@@ -87,7 +95,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
                 f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
                 f" shape {x.shape} with axes {given} is not of that form"
             )
-        if x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
+        on_cpu = not on_gpu(x) or dialect.name != "cupy"
+        if on_cpu and x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
             return _scattered(dialect, axes, shape, dtype)
         return lambda x: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype)
     batch, rows, columns = matrix
@@ -132,23 +141,27 @@ def _matrix(view, x) -> tuple[int, int, int] | None:
     return (batch, rows, columns) if fits and ceil_div(rows, TILE) < 65536 else None
 
 
-def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
+def concat(
+    dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0, version: str | None = None
+) -> np.ndarray:
     """The arrays, of one dtype, one after the other along `axis`.
 
-    Raises ValueError for no arrays and for shapes that differ elsewhere, TypeError for dtypes that
-    differ, IndexError for an axis that is not there.
+    version: of those that the dialect has (default: on a GPU the fastest). Raises ValueError for no
+    arrays and for shapes that differ elsewhere, TypeError for dtypes that differ, IndexError for an
+    axis that is not there.
     """
+    check_version("concat", version, CONCAT[dialect.name])
     if not arrays:
         raise ValueError("concat: expected at least one array, got none")
-    return _concat(dialect, *arrays, axis=axis)
+    return _concat(dialect, *arrays, axis=axis, version=version)
 
 
 @remembered(MAX_OPERANDS)
-def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int) -> np.ndarray:
+def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int, version: str | None) -> np.ndarray:
     first = arrays[0]
     where = type(first) is ndarray or place(first)
-    key = (dialect, where, axis, *[(a.shape, a.dtype) for a in arrays])
-    plan = _plans.get(key) or _plans.keep(key, _plan_concat(dialect, arrays, axis))
+    key = (dialect, where, axis, version, *[(a.shape, a.dtype) for a in arrays])
+    plan = _plans.get(key) or _plans.keep(key, _plan_concat(dialect, arrays, axis, version))
     return plan(arrays)
 
 
@@ -156,7 +169,12 @@ def _cpu_part(width: int) -> tuple[int, int]:
     return next((part for part in CPU_PARTS if width <= part[0]), CPU_PARTS[-1])
 
 
-def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
+def _gpu_part(width: int) -> tuple[int, int]:
+    columns = min(1 << (width - 1).bit_length(), PART[0])
+    return columns, math.prod(PART) // columns
+
+
+def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int, version: str | None) -> Callable:
     """Check the arguments and prepare a function of the arrays."""
     first = arrays[0]
     if not -first.ndim <= axis < first.ndim:
@@ -171,27 +189,72 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
     sizes, dtype = [a.shape[axis] for a in arrays], first.dtype
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
     rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    parts, total, start = [], shape[axis] * inner, 0
-    for i, width in enumerate(size * inner for size in sizes):
-        if rows and width:
-            block = PART if on_gpu(first) else _cpu_part(width)
-            grid = ceil_div(width, block[0]) * ceil_div(rows, block[1])
-            kernel = dialect.transpose.concat_kernel(dtype)
-            call = launcher("concat", "rows", kernel, grid, block)
-            columns = (slice(None),) * axis + (slice(start // inner, (start + width) // inner),)
-            parts.append((call, i, width, start, columns))
-        start += width
+    lead, start, parts = (slice(None),) * axis, 0, []
+    for i, size in enumerate(sizes):
+        if rows and size * inner:
+            parts.append(Part(i, size * inner, start * inner, (*lead, slice(start, start + size))))
+        start += size
+    total = start * inner
+    fast = "parts" in CONCAT[dialect.name] and rows * total <= copies.MAX_INDEX
+    if (version or ("parts" if on_gpu(first) and fast else "rows")) == "parts":
+        return _several_at_once(dialect, dtype, shape, rows, total, parts)
+    return _one_by_one(dialect, dtype, shape, rows, total, parts, on_gpu(first))
+
+
+class Part(NamedTuple):
+    """An array of a concatenation that is not empty: which, the elements of a row, where these
+    begin in a row of the result, and the index of all of it there."""
+
+    array: int
+    width: int
+    start: int
+    columns: tuple
+
+
+def _one_by_one(
+    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, parts: list, gpu: bool
+) -> Callable:
+    calls = []
+    for part in parts:
+        block = _gpu_part(part.width) if gpu else _cpu_part(part.width)
+        grid = ceil_div(part.width, block[0]) * ceil_div(rows, block[1])
+        kernel = dialect.transpose.concat_kernel(dtype)
+        calls.append((launcher("concat", "rows", kernel, grid, block), *part))
 
     def run(arrays):
         out = empty(shape, dtype, arrays[0])
         flat = out.ravel()
-        for call, i, width, start, columns in parts:
+        for call, i, width, start, columns in calls:
             x = arrays[i]
             if not (x.flags.c_contiguous or is_dense(x)):  # a part of another array
                 pointwise(dialect, _COPY, x, dtype=dtype, out=out[columns])
                 continue
             x = x if x.flags.c_contiguous else copy(dialect, x)
             call(x.ravel(), flat, rows, width, total, start)
+        return out
+
+    return run
+
+
+def _several_at_once(
+    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, parts: list[Part]
+) -> Callable:
+    groups = [parts[i : i + copies.PARTS] for i in range(0, len(parts), copies.PARTS)]
+    calls = []
+    for group in groups:
+        widths = [part.width for part in group]
+        made = copies.parts(dialect, dtype, rows, widths, total, group[0].start)
+        places = [part.array for part in group]
+        calls.append((places + places[:1] * (copies.PARTS - len(places)), *made))
+
+    def run(arrays):
+        out = empty(shape, dtype, arrays[0])
+        if all(arrays[part.array].flags.c_contiguous for part in parts):
+            for places, call, argument in calls:
+                call(*[copies.whole(arrays[i]) for i in places], copies.whole(out), argument)
+        else:
+            for part in parts:
+                pointwise(dialect, _COPY, arrays[part.array], dtype=dtype, out=out[part.columns])
         return out
 
     return run
@@ -216,13 +279,18 @@ def _cases(rng, versions):
         yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
     yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
-    yield "concat", ([normal(rng, (3, 33)), normal(rng, (3, 5))], 1), {}, 1
+    for version in versions("concat"):
+        arrays = [normal(rng, (3, 33)), normal(rng, (3, 5))]
+        yield "concat", (arrays, 1), {"version": version}, 1
 
 
 def _compiled(versions):
     for version in versions("transpose"):
         yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
-    yield "concat", ([ones(29, 43), ones(29, 11)], 1), {}
+    for version in versions("concat"):
+        yield "concat", ([ones(29, 43), ones(29, 11)], 1), {"version": version}
+    yield "copy", (ones(29, 43)[:, ::2],), {}
+    yield "copy", (ones(33, 3, 43).transpose(2, 1, 0),), {}
 
 
 FAMILY = Family(
@@ -235,7 +303,7 @@ FAMILY = Family(
             concat,
             _cost_of_concat,
             lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
-            {"rows": "each part as columns of the result, a block per tile"},
+            dialects=CONCAT,
         ),
         Operation(copy, like_first(0)),
         Operation(cast, _cost_of_cast),

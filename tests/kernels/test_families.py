@@ -34,7 +34,7 @@ HELPERS |= {
     "expression",
     "layout",
 }
-HELPERS |= {"plans", "relaunch", "relaunch_on_gpu"}
+HELPERS |= {"copies", "plans", "relaunch", "relaunch_on_gpu"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
 
