@@ -10,6 +10,8 @@
 // copy_strided: any strides on both sides; a thread moves U packs of W elements, all loaded first
 // copy_tiled: the same where the two sides' neighbours lie along different dimensions
 // concat_parts: up to four parts, in the order of the result
+// pad: with a border of a value, or of elements of its own
+// triangle: reads what it keeps
 #include "common.cuh"
 
 constexpr int TILE = 32, ROWS = 8;  // a block is TILE x ROWS threads
@@ -188,5 +190,93 @@ __global__ void concat_parts(const T* a, const T* b, const T* c, const T* d, T* 
     #pragma unroll
     for (int u = 0; u < U; ++u) {
         if (first + u * blockDim.x < s.count) store<T, W>(out + to[u] * W, pack[u], whole);
+    }
+}
+
+struct Side {  // a dimension of the result: of x it has `length` elements from `before` on
+    Divisor size;
+    int from, before, length;
+};
+
+struct Bordered {
+    unsigned count;
+    Side at[6];
+};
+
+enum Border { VALUE, REFLECT, REPLICATE, CIRCULAR };
+
+// Where in x a position of the result lies, or with VALUE whether it does.
+template <int MODE>
+__device__ __forceinline__ bool inside(int& place, int length) {
+    if (MODE == VALUE) return place >= 0 && place < length;
+    const bool before = place < 0, after = place >= length;
+    if (MODE == REFLECT) place = before ? -place : after ? 2 * (length - 1) - place : place;
+    if (MODE == REPLICATE) place = before ? 0 : after ? length - 1 : place;
+    if (MODE == CIRCULAR) place += before ? length : after ? -length : 0;
+    return true;
+}
+
+// The innermost dimension counts packs, where it has no border.
+template <class T, class A, int W, int U, int N, int MODE>
+__global__ void pad(const T* x, T* out, A value, Bordered s) {
+    const bool whole = W == 1 || (packed<T, W>(x) && packed<T, W>(out));
+    const unsigned first = blockIdx.x * (blockDim.x * U) + threadIdx.x;
+    Pack<T, W> pack[U];
+    #pragma unroll
+    for (int u = 0; u < U; ++u) {
+        unsigned rest = first + u * blockDim.x;
+        const bool real = rest < s.count;
+        bool has = true;
+        int from = 0;
+        #pragma unroll
+        for (int d = N - 1; d >= 0; --d) {
+            const unsigned outer = d > 0 ? s.at[d].size.quotient(rest) : 0;
+            int place = (int)(rest - outer * s.at[d].size.by) - s.at[d].before;
+            has &= inside<MODE>(place, s.at[d].length);
+            from += place * s.at[d].from;
+            rest = outer;
+        }
+        #pragma unroll
+        for (int w = 0; w < W; ++w) pack[u].at[w] = T(value);
+        if (real && has) pack[u] = load<T, W>(x + from, whole);
+    }
+    #pragma unroll
+    for (int u = 0; u < U; ++u) {
+        const unsigned i = first + u * blockDim.x;
+        if (i < s.count) store<T, W>(out + i * W, pack[u], whole);
+    }
+}
+
+struct Triangular {
+    unsigned count;
+    Divisor packs, rows;  // of a row, of a matrix
+    int diagonal;
+};
+
+// x (matrices, rows, columns) where j - i <= diagonal (LOWER) or >= diagonal, zeros elsewhere.
+template <class T, int W, int U, int LOWER>
+__global__ void triangle(const T* x, T* out, Triangular s) {
+    const bool whole = W == 1 || (packed<T, W>(x) && packed<T, W>(out));
+    const unsigned first = blockIdx.x * (blockDim.x * U) + threadIdx.x;
+    Pack<T, W> pack[U];
+    int off[U];  // of a pack's first element, from the diagonal to the right
+    #pragma unroll
+    for (int u = 0; u < U; ++u) {
+        const unsigned i = first + u * blockDim.x, row = s.packs.quotient(i);
+        const int line = row - s.rows.quotient(row) * s.rows.by;
+        off[u] = (int)(i - row * s.packs.by) * W - line - s.diagonal;
+        #pragma unroll
+        for (int w = 0; w < W; ++w) pack[u].at[w] = T(0);
+        const bool kept = LOWER ? off[u] <= 0 : off[u] + W > 0;
+        if (i < s.count && kept) pack[u] = load<T, W>(x + i * W, whole);
+    }
+    #pragma unroll
+    for (int u = 0; u < U; ++u) {
+        const unsigned i = first + u * blockDim.x;
+        #pragma unroll
+        for (int w = 0; w < W; ++w) {
+            if (LOWER ? off[u] + w > 0 : off[u] + w < 0) pack[u].at[w] = T(0);
+        }
+        if (i < s.count) store<T, W>(out + i * W, pack[u], whole);
     }
 }

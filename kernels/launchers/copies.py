@@ -143,3 +143,51 @@ def parts(
     kernel = dialect.transpose.parts_kernel(dtype, width, each)
     numbers = [rows * columns, *begins, total // width, start // width, *divisor(columns)]
     return launcher("concat", "parts", kernel, grid, THREADS), struct(numbers, len(numbers))
+
+
+MODES = ("constant", "reflect", "replicate", "circular")  # the numbers of `Border`
+
+
+def bordered(
+    dialect: Dialect, x, shape: tuple[int, ...], pads: Sequence[tuple[int, int]], mode: str
+) -> tuple[Callable, np.void] | None:
+    """The launch that makes `shape` of x with a border, and its last argument:
+    `launch(x, out, value, argument)`. None where the kernel does not take it."""
+    sides: list[list[int]] = []  # size, stride, before, length
+    for n, m, stride, (before, after) in zip(x.shape, shape, x.strides, pads):
+        step, bare = stride // x.itemsize, before == after == 0
+        outer = sides[-1] if sides and bare else [0, 0, 0, 1]
+        if outer[0] == outer[3] and outer[1:3] == [step * n, 0]:
+            sides[-1] = [outer[0] * n, step, 0, outer[0] * n]
+            continue
+        if m != 1 or not bare:
+            sides.append([m, step, before, n])
+    sides = sides or [[1, 1, 0, 1]]
+    reach = sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides)) // x.itemsize
+    if len(sides) > MAX_NDIM or max(math.prod(shape), reach) > MAX_INDEX:
+        return None
+    size, step, before, length = sides[-1]
+    if step == 1 and size == length and not before:
+        width = packs(x.itemsize, size, *[side[1] for side in sides[:-1]])
+        sides[-1] = [size // width, width, 0, length // width]
+    else:
+        width = 1
+    count = math.prod(side[0] for side in sides)
+    grid, each = blocks(count)
+    kernel = dialect.transpose.pad_kernel(x.dtype, width, each, len(sides), MODES.index(mode))
+    numbers = [count, *(n for size, *rest in sides for n in (*divisor(size), *rest))]
+    return launcher("pad", "elements", kernel, grid, THREADS), struct(numbers, 1 + 6 * MAX_NDIM)
+
+
+def triangular(dialect: Dialect, x, diagonal: int, lower: bool) -> tuple[Callable, np.void] | None:
+    """The launch that keeps a triangle of the contiguous matrices x, and its last argument:
+    `launch(x, out, argument)`. None where the kernel does not take them."""
+    if x.size > MAX_INDEX:
+        return None
+    rows, columns = x.shape[-2:]
+    width = packs(x.itemsize, columns)
+    grid, each = blocks(x.size // width)
+    kernel = dialect.transpose.triangle_kernel(x.dtype, width, each, lower)
+    shift = min(max(diagonal, -rows), columns)
+    numbers = [x.size // width, *divisor(columns // width), *divisor(rows), shift]
+    return launcher("triangle", "elements", kernel, grid, THREADS), struct(numbers, len(numbers))

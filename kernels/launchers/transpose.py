@@ -16,11 +16,14 @@ from kernels.launchers.common import (
     Dialect,
     ceil_div,
     check_version,
+    compute_dtype,
+    contiguous,
     empty,
     launcher,
+    namespace,
     on_gpu,
 )
-from kernels.launchers.layout import contiguous_strides, is_dense, merge
+from kernels.launchers.layout import borders, contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.relaunch import MAX_OPERANDS, remembered
@@ -260,6 +263,96 @@ def _several_at_once(
     return run
 
 
+def pad(
+    dialect: Dialect,
+    x: np.ndarray,
+    pads: Sequence[tuple[int, int]],
+    mode: str = "constant",
+    value: float = 0.0,
+) -> np.ndarray:
+    """x with (before, after) more elements per dimension: of the value, of "reflect" (about the
+    first and the last element), "replicate" (those) or "circular". With "constant" negative ones
+    crop.
+
+    Raises ValueError for other modes, and for a border that x is too short for.
+    """
+    pads = tuple([(int(a), int(b)) for a, b in pads])
+    if mode not in copies.MODES or len(pads) != x.ndim:
+        raise ValueError(
+            f"pad: expected a mode among {copies.MODES} and {x.ndim} pairs, got {mode!r}, {pads}"
+        )
+    for n, sides in zip(x.shape, pads):
+        most = {"reflect": n - 1, "circular": n}.get(mode, max(*sides, 0) if n else 0)
+        if (n + sum(sides) < 0) if mode == "constant" else min(sides) < 0 or max(sides) > most:
+            raise ValueError(f"pad: {sides} with mode {mode!r} does not fit a length of {n}")
+    return _padded(dialect, x, pads, mode, compute_dtype(x.dtype).type(value).item())
+
+
+@remembered(1)
+def _padded(dialect: Dialect, x, pads: tuple, mode: str, value: float | int | bool):
+    where = type(x) is ndarray or place(x)
+    key = (dialect, where, x.dtype, x.shape, x.strides, pads, mode)
+    plan = _plans.get(key) or _plans.keep(key, _plan_pad(dialect, x, pads, mode))
+    return plan(x, value)
+
+
+def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
+    """A function of x and the value."""
+    shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads)])
+    found = None
+    if dialect.name == "cupy" and x.size and 0 not in shape and (on_gpu(x) or x.flags.c_contiguous):
+        found = copies.bordered(dialect, x, shape, pads, mode)
+
+    def at_once(x, value):
+        launch, sides = found
+        out = empty(shape, x.dtype, x)
+        launch(copies.whole(x), copies.whole(out), value, sides)
+        return out
+
+    def in_parts(x, value):
+        out = empty(shape, x.dtype, x)
+        if mode == "constant":
+            pointwise(dialect, _COPY, value, dtype=x.dtype, out=out)
+        to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
+        source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])
+        pointwise(dialect, _COPY, x[source], dtype=x.dtype, out=out[to])
+        for border, inner in borders(x.shape, pads, mode) if mode != "constant" else ():
+            pointwise(dialect, _COPY, out[inner], dtype=x.dtype, out=out[border])
+        return out
+
+    return in_parts if found is None else at_once
+
+
+@remembered(1)
+def triangle(dialect: Dialect, x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray:
+    """The lower (j - i <= diagonal) or upper triangle of the last two dimensions, else zeros."""
+    x = contiguous(x)
+    where = type(x) is ndarray or place(x)
+    key = (dialect, where, x.dtype, x.shape, diagonal, lower)
+    plan = _plans.get(key) or _plans.keep(key, _plan_triangle(dialect, x, diagonal, lower))
+    return plan(x)
+
+
+def _plan_triangle(dialect: Dialect, x, diagonal: int, lower: bool) -> Callable:
+    """A function of contiguous x."""
+    found = None
+    if dialect.name == "cupy" and x.size:
+        found = copies.triangular(dialect, x, diagonal, lower)
+
+    def at_once(x):
+        launch, sizes = found
+        out = empty(x.shape, x.dtype, x)
+        launch(copies.whole(x), copies.whole(out), sizes)
+        return out
+
+    def chosen(x):
+        kept = namespace(x).tri(*x.shape[-2:], diagonal if lower else diagonal - 1, dtype=bool)
+        operands = (kept, x, 0) if lower else (kept, 0, x)
+        return pointwise(dialect, TABLE["where"], *operands, dtype=x.dtype)
+
+    return chosen if found is None else at_once
+
+
 def _cost_of_cast(x, dtype):
     return [(x.shape, np.dtype(dtype))], 0
 
@@ -274,7 +367,17 @@ def _cost_of_concat(arrays, axis=0):
     return [(tuple(shape), arrays[0].dtype)], 0
 
 
+def _cost_of_pad(x, pads, mode="constant", value=0.0):
+    return [(tuple(n + a + b for n, (a, b) in zip(x.shape, pads)), x.dtype)], 0
+
+
+_BORDERS = ((2, 1), (0, 0), (3, 4))
+
+
 def _cases(rng, versions):
+    for mode in copies.MODES:
+        yield "pad", (normal(rng, (4, 3, 33)), _BORDERS, mode, 1.5), {}, 1
+    yield "triangle", (normal(rng, (3, 33, 31)), 1, True), {}, 1
     for version in VERSIONS:
         yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
@@ -289,6 +392,10 @@ def _compiled(versions):
         yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
     for version in versions("concat"):
         yield "concat", ([ones(29, 43), ones(29, 11)], 1), {"version": version}
+    for mode in copies.MODES:
+        yield "pad", (ones(5, 3, 43), _BORDERS, mode), {}
+    for lower in (True, False):
+        yield "triangle", (ones(29, 44), 0, lower), {}
     yield "copy", (ones(29, 43)[:, ::2],), {}
     yield "copy", (ones(33, 3, 43).transpose(2, 1, 0),), {}
 
@@ -304,6 +411,18 @@ FAMILY = Family(
             _cost_of_concat,
             lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
             dialects=CONCAT,
+        ),
+        Operation(
+            pad,
+            _cost_of_pad,
+            lambda version: ((floats(9, 40), ((1, 1), (3, 3)), "reflect"), {}),
+            dialects={"numba": {}, "cupy": {"elements": "each finds where in x it lies"}},
+        ),
+        Operation(
+            triangle,
+            like_first(0),
+            lambda version: ((floats(40, 40), 0, True), {}),
+            dialects={"numba": {}, "cupy": {"elements": "reads what it keeps, in packs"}},
         ),
         Operation(copy, like_first(0)),
         Operation(cast, _cost_of_cast),

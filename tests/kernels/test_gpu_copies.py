@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import cuda_c, dispatch
+from kernels import cuda_c, dispatch, reference
 from kernels.launchers import copies
 from kernels.pointwise import TABLE
 from tests.kernels.helpers import get, put
@@ -125,3 +125,72 @@ def test_joined_views(rng):
     want = np.concatenate([a[:, ::2], b.T[:, 1:]], 1)
     got = cuda_c.concat([put(a[:, ::2], "gpu"), put(b.T[:, 1:], "gpu")], 1)
     np.testing.assert_array_equal(get(got), want)
+
+
+BORDERS = {
+    "last": ((31, 33), ((0, 0), (3, 2))),
+    "first": ((31, 32), ((3, 2), (0, 0))),
+    "images": ((2, 3, 7, 9), ((0, 0), (0, 0), (1, 2), (3, 1))),
+    "middle": ((5, 6, 8, 4), ((0, 0), (2, 3), (0, 0), (0, 0))),
+    "long": ((3, 1023), ((1, 1), (511, 1000))),
+    "nothing": ((4, 5), ((0, 0), (0, 0))),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", copies.MODES)
+@pytest.mark.parametrize("backend", ["cupy", "numba"])
+def test_borders(mode, backend):
+    dialect = dispatch.dialect(backend)
+    for shape, pads in BORDERS.values():
+        for x in (numbered(shape), numbered(shape).astype(np.float16)[::-1], numbered(shape) > 99):
+            want = reference.pad(x, pads, mode, 1)
+            for _ in range(3):
+                np.testing.assert_array_equal(get(dialect.pad(put(x, "gpu"), pads, mode, 1)), want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cupy", "numba"])
+def test_borders_of_less_than_nothing(backend):
+    dialect, x = dispatch.dialect(backend), numbered((31, 33, 8))
+    for pads in (
+        ((-1, 2), (3, -4), (0, 0)),
+        ((-31, 0), (1, 1), (0, 0)),
+        ((0, 0), (-3, -3), (0, -8)),
+    ):
+        got = dialect.pad(put(x, "gpu"), pads, "constant", 2.5)
+        np.testing.assert_array_equal(get(got), reference.pad(x, pads, "constant", 2.5))
+    empty = dialect.pad(put(x[:0], "gpu"), ((1, 2), (0, 1), (0, 0)))
+    np.testing.assert_array_equal(get(empty), np.zeros((3, 34, 8), np.float32))
+
+
+def test_borders_that_do_not_fit():
+    for backend in ("cupy", "numba"):
+        dialect, x = dispatch.dialect(backend), numbered((3, 4))
+        for mode, pads in {
+            "reflect": ((0, 3), (0, 0)),
+            "circular": ((0, 0), (5, 0)),
+            "constant": ((-2, -2), (0, 0)),
+            "replicate": ((-1, 0), (0, 0)),
+            "mirror": ((0, 0), (0, 0)),
+        }.items():
+            with pytest.raises(ValueError, match="pad: "):
+                dialect.pad(x, pads, mode)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["cupy", "numba"])
+def test_triangles(backend):
+    dialect = dispatch.dialect(backend)
+    for shape in ((31, 33), (3, 32, 32), (2, 2, 33, 7), (1, 1025), (0, 4)):
+        for dtype in (np.float32, np.int64, bool):
+            x = numbered(shape, dtype)
+            for diagonal in (0, 1, -1, 5, -40, 2000):
+                for lower in (True, False):
+                    got = get(dialect.triangle(put(x, "gpu"), diagonal, lower))
+                    np.testing.assert_array_equal(got, reference.triangle(x, diagonal, lower))
+    x = numbered((40, 33)).T
+    got = get(dialect.triangle(put(x, "gpu"), 2, True))
+    np.testing.assert_array_equal(got, np.tril(x, 2))
+    nan = np.full((5, 8), np.nan, np.float32)
+    assert not np.isnan(get(dialect.triangle(put(nan, "gpu"), 0, False))[1:, 0]).any()
