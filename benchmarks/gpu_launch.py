@@ -53,14 +53,14 @@ def ways(arrays: int) -> dict[str, Callable[[], None]]:
     kernel = kernel_of(arrays)
     there = [cupy.zeros(64, np.float32) for _ in range(arrays)]
     bound = kernel.bind_on_gpu(1, 32, *there, 0)
-    plain = SimpleNamespace(ptr=0)
-    bound._current_stream = lambda: plain
+    launch, plain = bound._launch, SimpleNamespace(ptr=0)
+    launch._current_stream = lambda: plain
     fast, own = [Array(a) for a in there], [cuda.device_array(64, np.float32) for _ in there]
-    configured, call, where = kernel.on_gpu()[1, 32], driver.cuLaunchKernel, bound._parameters
+    configured, call, before = kernel.on_gpu()[1, 32], driver.cuLaunchKernel, launch._before
     bound(*fast, 0)  # fills the buffer that `driver` passes
     return {
         "bound": lambda: bound(*fast, 0),
-        "driver": lambda: call(bound._function, 1, 1, 1, 32, 1, 1, 0, 0, where, 0),
+        "driver": lambda: call(*before, 0, launch._parameters, 0),
         "numba-cuda": lambda: configured(*own, 0),
     }
 

@@ -1,9 +1,11 @@
 """Operations on one megabyte of data, compared with torch: the time of kernels and copies.
 
-    python -m benchmarks.operations_1mb [--only PART,PART] [--seconds 0.3] [--json]
+    python -m benchmarks.operations_1mb [--device cuda] [--only PART,PART] [--seconds 0.3] [--json]
 
-One thread. Both libraries take turns; a figure is the tenth percentile of the processor time of
-many turns, which other programs on the machine change least. The slowest beside torch come first.
+On a CPU with one thread: both libraries take turns, and a figure is the tenth percentile of the
+processor time of many turns, which other programs on the machine change least. On a GPU the arrays
+have 64 megabytes, and a figure is the time between two events, without the host's time. The slowest
+beside torch come first.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ import numpy as np
 import minigrad
 from kernels import simt
 
-SIDE, SHORT = 512, 64
-COUNT = SIDE * SIDE  # float32 numbers of one megabyte
-IMAGES, CHANNELS = 16, 16  # of 32 x 32
+SIDES = {"cpu": 512, "cuda": 4096}  # side * side float32 numbers: 1 megabyte, and 64
+SHORT, CHANNELS = 64, 16
 TURN = 3e-4  # seconds of the calls of a turn
 
 
-def inputs() -> dict[str, np.ndarray]:
-    """Arrays by the names that the table below uses, each of about one megabyte or an index."""
+def inputs(side: int) -> dict[str, np.ndarray]:
+    """Arrays by the names that the table below uses, each of about side * side numbers, or less."""
+    count, images = side * side, side * side // (CHANNELS * 32 * 32)
     rng = np.random.default_rng(0)
 
     def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -38,37 +40,37 @@ def inputs() -> dict[str, np.ndarray]:
         return rng.integers(low, high, shape).astype(dtype)
 
     made = {
-        "x": normal(COUNT), "y": normal(COUNT), "positive": np.abs(normal(COUNT)) * 1e-3,
-        "ones": np.ones(COUNT), "m": normal(SIDE, SIDE), "m2": normal(SIDE, SIDE),
-        "abs2": np.abs(normal(SIDE, SIDE)), "ones_m": np.ones((SIDE, SIDE)),
-        "zeros": np.zeros((SIDE, SIDE)), "column": np.ones((SIDE, 1)), "vector": np.ones(SIDE),
-        "rows": normal(COUNT // SHORT, SHORT), "short": np.ones(SHORT),
-        "points": normal(COUNT // SHORT, 3), "part": normal(256, 256), "part2": normal(256, 256),
+        "x": normal(count), "y": normal(count), "positive": np.abs(normal(count)) * 1e-3,
+        "ones": np.ones(count), "m": normal(side, side), "m2": normal(side, side),
+        "abs2": np.abs(normal(side, side)), "ones_m": np.ones((side, side)),
+        "zeros": np.zeros((side, side)), "column": np.ones((side, 1)), "vector": np.ones(side),
+        "rows": normal(count // SHORT, SHORT), "short": np.ones(SHORT),
+        "points": normal(count // SHORT, 3), "part": normal(256, 256), "part2": normal(256, 256),
         "matrices": normal(64, 64, 64), "table": normal(1000, 64),
-        "triples": normal(COUNT // 3, 3), "triples2": normal(COUNT // 3, 3),
-        "sequence": np.sort(normal(1000)), "images": normal(IMAGES, CHANNELS, 32, 32),
-        "signals": normal(IMAGES * CHANNELS, 1, 1024), "volumes": normal(16, 16, 8, 16, 8),
-        "grid": rng.random((IMAGES, 32, 32, 2)) * 2 - 1, "channels": np.ones(CHANNELS),
+        "triples": normal(count // 3, 3), "triples2": normal(count // 3, 3),
+        "sequence": np.sort(normal(1000)), "images": normal(images, CHANNELS, 32, 32),
+        "signals": normal(images * CHANNELS, 1, 1024), "volumes": normal(16, 16, 8, 16, 8),
+        "grid": rng.random((images, 32, 32, 2)) * 2 - 1, "channels": np.ones(CHANNELS),
         "bias": np.ones((CHANNELS, 1, 1)),
     }  # fmt: skip
     made = {name: array.astype(np.float32) for name, array in made.items()}
-    bools = rng.random(COUNT) < 0.5
+    bools = rng.random(count) < 0.5
     return made | {
-        "f64": normal(COUNT // 2, dtype=float), "m64": normal(SIDE // 2, SIDE, dtype=float),
-        "abs64": np.abs(normal(COUNT // 2, dtype=float)), "half": made["x"].astype(np.float16),
+        "f64": normal(count // 2, dtype=float), "m64": normal(side // 2, side, dtype=float),
+        "abs64": np.abs(normal(count // 2, dtype=float)), "half": made["x"].astype(np.float16),
         "half2": made["y"].astype(np.float16), "half_matrix": made["m"].astype(np.float16),
-        "i32": integers(-100, 100, COUNT, dtype=np.int32),
-        "j32": integers(1, 100, COUNT, dtype=np.int32),
+        "i32": integers(-100, 100, count, dtype=np.int32),
+        "j32": integers(1, 100, count, dtype=np.int32),
         "few": integers(-100, 100, 10, dtype=np.int32),
         "many": integers(-100, 100, 1000, dtype=np.int32),
-        "i64": integers(-100, 100, COUNT // 2), "j64": integers(1, 100, COUNT // 2),
-        "bytes": integers(0, 64, COUNT, dtype=np.uint8), "once": np.ones(SIDE, np.int64),
-        "index": integers(0, SIDE, SIDE), "indices": integers(0, SIDE, SIDE, SIDE),
-        "words": integers(0, 1000, COUNT // 64), "bags": integers(0, 1000, COUNT // 64),
-        "classes": integers(0, 64, COUNT // 64), "labels": np.arange(COUNT // SHORT) % SHORT,
-        "bools": bools, "nots": ~bools, "mask": bools.reshape(SIDE, SIDE),
-        "mask_column": bools[:SIDE].reshape(SIDE, 1), "false": np.zeros((SIDE, SIDE), bool),
-        "true": np.ones((SIDE, SIDE), bool),
+        "i64": integers(-100, 100, count // 2), "j64": integers(1, 100, count // 2),
+        "bytes": integers(0, 64, count, dtype=np.uint8), "once": np.ones(side, np.int64),
+        "index": integers(0, side, side), "indices": integers(0, side, side, side),
+        "words": integers(0, 1000, count // 64), "bags": integers(0, 1000, count // 64),
+        "classes": integers(0, 64, count // 64), "labels": np.arange(count // SHORT) % SHORT,
+        "bools": bools, "nots": ~bools, "mask": bools.reshape(side, side),
+        "mask_column": bools[:side].reshape(side, 1), "false": np.zeros((side, side), bool),
+        "true": np.ones((side, side), bool),
     }  # fmt: skip
 
 
@@ -159,12 +161,12 @@ CASES: list[tuple[str, Callable, str]] = [
     ("log_softmax short", lambda lib, a: a.log_softmax(1), "rows"),
     (
         "layer_norm long",
-        lambda lib, a, w, b: lib.nn.functional.layer_norm(a, (SIDE,), w, b),
+        lambda lib, a, w, b: lib.nn.functional.layer_norm(a, w.shape, w, b),
         "m vector vector",
     ),
     (
         "layer_norm short",
-        lambda lib, a, w, b: lib.nn.functional.layer_norm(a, (SHORT,), w, b),
+        lambda lib, a, w, b: lib.nn.functional.layer_norm(a, w.shape, w, b),
         "rows short short",
     ),
     ("flip all", lambda lib, a: a.flip(0), "x"),
@@ -180,7 +182,7 @@ CASES: list[tuple[str, Callable, str]] = [
     ("cat d1", lambda lib, a, b: lib.cat([a, b], 1), "m m2"),
     ("stack", lambda lib, a, b: lib.stack([a, b]), "m m2"),
     ("stack -1", lambda lib, a, b: lib.stack([a, b], -1), "m m2"),
-    ("repeat", lambda lib, a: a.repeat(SIDE, 1), "vector"),
+    ("repeat", lambda lib, a: a.repeat(len(a), 1), "vector"),
     ("repeat_interleave", lambda lib, a: a.repeat_interleave(2, 1), "m"),
     ("tril", lambda lib, a: a.tril(), "m"),
     ("index_select 0", lambda lib, a, i: a.index_select(0, i), "m index"),
@@ -401,7 +403,7 @@ CASES: list[tuple[str, Callable, str]] = [
     ),
     ("group_norm", lambda lib, a: lib.nn.functional.group_norm(a, 2), "images"),
     ("instance_norm", lambda lib, a: lib.nn.functional.instance_norm(a), "images"),
-    ("rms_norm", lambda lib, a, b: lib.nn.functional.rms_norm(a, (SIDE,), b), "m vector"),
+    ("rms_norm", lambda lib, a, b: lib.nn.functional.rms_norm(a, b.shape, b), "m vector"),
     ("normalize", lambda lib, a: lib.nn.functional.normalize(a), "m"),
     ("cosine_sim", lambda lib, a, b: lib.nn.functional.cosine_similarity(a, b), "m m2"),
     ("glu", lambda lib, a: lib.nn.functional.glu(a), "m"),
@@ -519,38 +521,49 @@ def compared(ours: Callable, theirs: Callable, seconds: float) -> tuple[float, f
     return first, second
 
 
-def measured(case: tuple[str, Callable, str], arrays: dict, seconds: float) -> dict:
+def on_gpu(ours: Callable, theirs: Callable, seconds: float) -> tuple[float, float]:
+    """Seconds per call of both on the GPU."""
+    from first_contact import by_events
+
+    return by_events(ours, 3, 5), by_events(theirs, 3, 5)
+
+
+def measured(case: tuple[str, Callable, str], arrays: dict, device: str, seconds: float) -> dict:
     import torch
 
     name, function, operands = case
 
     def call(library: ModuleType) -> Callable:
-        tensors = [library.from_numpy(arrays[key].copy()) for key in operands.split()]
+        copies = [library.from_numpy(arrays[key].copy()) for key in operands.split()]
+        tensors = [copy.to(device) for copy in copies]
         return lambda: function(library, *tensors)
 
     with minigrad.no_grad(), torch.no_grad():
-        ours, theirs = compared(call(minigrad), call(torch), seconds)
+        take = compared if device == "cpu" else on_gpu
+        ours, theirs = take(call(minigrad), call(torch), seconds)
     return {"case": name, "minigrad": ours, "torch": theirs, "ratio": ours / theirs}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=SIDES, default="cpu", help="default: cpu")
     parser.add_argument("--only", default="", help="parts of names, with commas between")
-    parser.add_argument("--seconds", type=float, default=0.3, help="per operation")
+    parser.add_argument("--seconds", type=float, default=0.3, help="per operation, on a CPU")
     parser.add_argument("--json", action="store_true", help="write a file in benchmarks/results")
     options = parser.parse_args()
     import torch
 
     simt.set_num_threads(1)
     torch.set_num_threads(1)
-    arrays, parts = inputs(), options.only.split(",")
+    arrays, parts = inputs(SIDES[options.device]), options.only.split(",")
     chosen = [case for case in CASES if any(part in case[0] for part in parts)]
-    rows = [measured(case, arrays, options.seconds) for case in chosen]
+    rows = [measured(case, arrays, options.device, options.seconds) for case in chosen]
     for row in sorted(rows, key=lambda row: -row["ratio"]):
         times = f"{row['minigrad'] * 1e6:10.1f} us {row['torch'] * 1e6:10.1f} us"
         print(f"{row['case']:<20} {times}  x {row['ratio']:.2f}")
     if options.json:
-        measure.write_json(measure.results_path("operations_1mb"), 1, rows)
+        name = "operations_1mb" if options.device == "cpu" else "operations_64mb"
+        measure.write_json(measure.results_path(name), 1, rows)
 
 
 if __name__ == "__main__":

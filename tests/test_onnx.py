@@ -81,8 +81,9 @@ class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()
         self.a = nn.Conv1d(2, 4, 3, stride=2, padding=1, groups=2)
-        # ONNX's evaluator computes groups of one channel only
-        self.b = nn.ConvTranspose1d(4, 4, 3, stride=2, padding=1, output_padding=1, groups=4)
+        # ONNX's evaluator computes groups of one channel only, all with the bias of the first
+        options = {"stride": 2, "padding": 1, "output_padding": 1, "groups": 4, "bias": False}
+        self.b = nn.ConvTranspose1d(4, 4, 3, **options)
         self.n = nn.BatchNorm1d(4, affine=False)
         self.c = nn.Conv2d(1, 2, 3, padding="same", dilation=2, bias=False)
         self.d = nn.ConvTranspose2d(2, 3, (2, 3), stride=2)

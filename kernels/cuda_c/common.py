@@ -110,32 +110,24 @@ class Kernel:
         return launch
 
     def repeat_on_gpu(self, grid, block, args, source) -> Callable[[tuple], None] | None:
-        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where an
-        argument lies behind the address of its array, or a number does not come as it is passed."""
-        run = self.instance(*args).on_gpu().bind(grid, block, self.shared)
-        always = list(self.arguments(*args))
-        sources = [(i, source(arg)) for i, arg in enumerate(always)]
-        numbers = [arg for arg in args if isinstance(arg, int | float) and source(arg)]
-        lost = any(all(arg is not value for value in always) for arg in numbers)
-        if lost or any(found and found[1] for _, found in sources):
+        """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where what
+        changes from launch to launch does not come as it is passed, such as an address in a map."""
+        given = list(self.arguments(*args))
+        if any(source(arg) and not any(_is_same(arg, v) for v in given) for arg in args):
             return None
-        changing = [(i, found[0]) for i, found in sources if found]
-        for i, _ in changing:
-            always[i] = None
-
-        def launch(values: tuple) -> None:
-            given = always.copy()
-            for i, j in changing:
-                given[i] = values[j]
-            run(given)
-
-        return launch
+        sources, function = [source(arg) for arg in given], self.instance(*args).on_gpu()
+        return function.repeat(grid, block, self.shared, given, sources)
 
     def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
         arguments = self.arguments
         if arguments is as_passed:
             return lambda *args: run(args)
         return lambda *args: run(arguments(*args))
+
+
+def _is_same(arg, given) -> bool:
+    """Whether a kernel is given an argument: that number, or an array at that address."""
+    return arg is given or (is_on_gpu(arg) and is_on_gpu(given) and arg.data.ptr == given.data.ptr)
 
 
 def as_passed(*args):

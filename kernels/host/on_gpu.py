@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support.driver_launch import Address, DriverLaunch
 from kernels.support.errors import ArgumentError
+from kernels.support.limits import launch_dimensions
 
 from . import source
 from .library import parameters
@@ -83,6 +85,33 @@ class OnGpu:
 
         return launch
 
+    def repeat(
+        self, grid: Any, block: Any, shared_mem: int, args: Sequence, sources: Sequence
+    ) -> Callable[[tuple], None]:
+        """A function of values that launches as with `args`, but for arrays and numbers that come
+        from these values: `sources` says for each argument which value that is and how many bytes
+        it lies behind the address of an array, or None."""
+        from cuda.bindings import driver
+
+        self._reserve(shared_mem)
+        grid, block = launch_dimensions(self.name, grid, block)
+        kinds = [_word_kind(kind, arg) for kind, arg in zip(self.kinds, args, strict=True)]
+        sizes = [-(-arg.nbytes // 8) if k is None else 1 for k, arg in zip(kinds, args)]
+        function = driver.CUfunction(self.function.kernel.ptr)
+        launch = DriverLaunch(function, self.name, (*grid, *block), shared_mem, sizes)
+        arrays, numbers = [], []
+        for kind, word, arg, found in zip(kinds, launch.starts, args, sources):
+            if kind is None:
+                launch.write(word, arg.tobytes())
+            elif is_on_gpu(arg):
+                launch.buffer[word] = arg.data.ptr
+                arrays += [Address(word, *found)] if found else []
+            elif arg is not None:
+                write = launch.writer(word, kind)
+                write(arg)
+                numbers += [(write, found[0])] if found else []
+        return launch.repeat(arrays, numbers, list(args))
+
     def _reserve(self, shared_mem: int) -> None:
         if shared_mem > _LIMIT_SHARED:
             self.function.max_dynamic_shared_size_bytes = shared_mem
@@ -127,6 +156,14 @@ def _template_arguments(code: str, name: str) -> dict[str, str]:
         return {}
     names = [parameter.partition("=")[0].split()[-1] for parameter in found[1].split(",")]
     return dict(zip(names, (v.strip() for v in given.rstrip("> ").split(","))))
+
+
+def _word_kind(kind: type | str | None, arg: Any) -> str | None:
+    """What `DriverLaunch.writer` calls a parameter of one word; None for a structure."""
+    if isinstance(kind, str) and isinstance(arg, np.generic | np.ndarray):
+        return None
+    floating = isinstance(kind, type) and np.issubdtype(kind, np.floating)
+    return kind.__name__ if floating else "integer"
 
 
 def _numbers(value: Any) -> tuple[int, ...]:

@@ -52,6 +52,8 @@ from kernels.launchers.common import (
 from kernels.launchers.conv_phases import Transposed
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
+from kernels.pointwise import TABLE
 
 Pair = tuple[int, int]
 FORWARD = {
@@ -106,6 +108,12 @@ def _check_geometry(name: str, geo: Geometry) -> None:
             f"{name}: a kernel of {geo.w_shape[2:]} with dilation {geo.dilation} is larger than"
             f" the padded input {geo.x_shape[2:]} + 2 * {geo.padding}"
         )
+
+
+def _check_bias(name: str, bias, channels: int) -> None:
+    """Raise ValueError for a bias that is not one number for each channel of the result."""
+    if bias is not None and bias.shape != (channels,):
+        raise ValueError(f"{name}: expected a bias of shape {(channels,)}, got {bias.shape}")
 
 
 def _by_dialect(simple: dict[str, str]) -> dict[str, dict[str, str]]:
@@ -165,8 +173,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     """The function (x, w, bias) -> y."""
     check_floating("conv2d", x, w, bias)
     _check_geometry("conv2d", geo)
-    if bias is not None and bias.shape != geo.w_shape[:1]:
-        raise ValueError(f"conv2d: expected a bias of shape {geo.w_shape[:1]}, got {bias.shape}")
+    _check_bias("conv2d", bias, geo.w_shape[0])
     terms = math.prod(geo.w_shape[1:])
     version = _version(
         dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms, geo.windows
@@ -196,31 +203,38 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     return forward
 
 
-def _plan_data(dialect: Dialect, g, w, geo: Geometry, version: str | None):
-    """The function (g, w) -> dx."""
+def _plan_data(dialect: Dialect, g, w, bias, geo: Geometry, version: str | None):
+    """The function (g, w, bias) -> dx."""
     name = "conv2d_backward_data"
-    check_floating(name, g, w)
+    check_floating(name, g, w, bias)
     _check_backward(name, g, geo)
+    _check_bias(name, bias, geo.x_shape[1])
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
     rows, windows = geo.channels[0], Transposed(geo).windows
     version = _version(dialect, name, version, BACKWARD_DATA, geo, g, rows, terms, windows)
     dtype, x_shape, sizes = g.dtype, geo.x_shape, (geo.groups, *geo.padding)
+    inside = {"has_bias": bias is not None} if version == "batch_gemm" else {}
     if version in LAUNCHERS:
-        product = LAUNCHERS[version].backward_data(dialect, name, geo, g)
+        product = LAUNCHERS[version].backward_data(dialect, name, geo, g, **inside)
     else:
         acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
         run = launcher(name, version, kernel, *tiling)
 
-    def data(g, w):
+    def data(g, w, bias):
         if 0 in x_shape:
             return empty(x_shape, dtype, g)
         g, w = contiguous(g), contiguous(w)
+        if inside:
+            return product(g, w, bias if bias is None else contiguous(bias))
         if version in LAUNCHERS:
-            return product(g, w)
-        dx = empty(x_shape, dtype, g)
-        run(g, w, dx, *sizes)
+            dx = product(g, w)
+        else:
+            dx = empty(x_shape, dtype, g)
+            run(g, w, dx, *sizes)
+        if bias is not None:
+            pointwise(dialect, TABLE["add"], dx, bias.reshape(-1, 1, 1), out=dx)
         return dx
 
     return data
@@ -305,16 +319,19 @@ def conv2d_backward_data(
     padding: Pair = (0, 0),
     dilation: Pair = (1, 1),
     groups: int = 1,
+    bias=None,
     version: str | None = None,
 ):
-    """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW)."""
-    key = _key(dialect, "data", g, w, version, tuple(x_shape), stride, padding, dilation, groups)
+    """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW); plus bias
+    (C,), which makes it a transposed convolution of g."""
+    has_bias = None if bias is None else (bias.shape, bias.dtype)
+    options = tuple(stride), tuple(padding), tuple(dilation), groups
+    key = _key(dialect, "data", g, w, version, tuple(x_shape), *options, has_bias)
     plan = _plans.get(key)
     if plan is None:
-        options = (tuple(stride), tuple(padding), tuple(dilation), groups)
         geo = Geometry(tuple(x_shape), w.shape, *options)
-        plan = _plans.keep(key, _plan_data(dialect, g, w, geo, version))
-    return plan(g, w)
+        plan = _plans.keep(key, _plan_data(dialect, g, w, bias, geo, version))
+    return plan(g, w, bias)
 
 
 def conv2d_backward_weight(
@@ -345,8 +362,11 @@ def _cost(x, w, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), group
     return [(shape, x.dtype)], each * math.prod(shape)
 
 
-def _cost_backward_data(g, w, x_shape, *_, **__):
-    return [(tuple(x_shape), g.dtype)], 2 * g.size * math.prod(w.shape[1:])
+def _cost_backward_data(
+    g, w, x_shape, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, bias=None
+):
+    added = 0 if bias is None else math.prod(x_shape)
+    return [(tuple(x_shape), g.dtype)], 2 * g.size * math.prod(w.shape[1:]) + added
 
 
 def _cost_backward_weight(g, x, w_shape, *_, **__):
@@ -385,6 +405,8 @@ def _cases(rng, versions):
             x, w, bias, g = as_for(version, *arrays, normal(rng, g_shape))
             yield "conv2d", (x, w, bias, *options), how, 60
             yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
+            (more,) = as_for(version, normal(rng, x_shape[1]))
+            yield "conv2d_backward_data", (g, w, x_shape, *options, more), how, 60
             if version != "tiled":
                 yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
 

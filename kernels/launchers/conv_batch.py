@@ -220,8 +220,8 @@ def _phases(geo: Geometry, reaches: list[list[Reach]], planes: Planes):
             yield rows, Side(from_g, (o * taps + tap) * per_in)
 
 
-def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function (g, w) -> dx."""
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
+    """The function (g, w, bias) -> dx."""
     (per_in, per_out), (_, channels, *size) = geo.channels, geo.x_shape
     reaches, planes = gradient_planes(geo)
     outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
@@ -232,25 +232,25 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, (geo.x_shape[0], outs, *geo.out))
         products = [
-            Product(dialect, name, like, rows, terms, groups)
+            Product(dialect, name, like, rows, terms, groups, has_bias)
             for rows, terms in _phases(geo, reaches, planes)
         ]
 
-        def data(right, g, dx):
+        def data(right, g, bias, dx):
             left = lay_out(g)
             for product in products:
-                product(left, right, no_bias, dx.reshape(-1))
+                product(left, right, bias, dx.reshape(-1))
 
         return data
 
     floats = outs * planes.channel + channels * pixels
     parts = _parts(geo, floats, on_gpu(like), gradient)
 
-    def data(g, w):
+    def data(g, w, bias):
         right = transpose(dialect, w.reshape(outs, per_in, taps), (0, 2, 1)).reshape(-1)
         dx = empty(geo.x_shape, like.dtype, g)
         for images, part in parts:
-            part(right, g[images], dx[images])
+            part(right, g[images], bias if has_bias else no_bias, dx[images])
         return dx
 
     return data

@@ -59,8 +59,10 @@ def conv2d_backward_data(
     padding: Pair = (0, 0),
     dilation: Pair = (1, 1),
     groups: int = 1,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW)."""
+    """Gradient of conv2d with respect to x, of shape `x_shape`, for g (N, O, OH, OW); plus bias
+    (C,), which makes it a transposed convolution."""
     n, c, h, width = x_shape
     (ph, pw), (oh, ow) = padding, g.shape[2:]
     per_in, per_out = w.shape[1], w.shape[0] // groups
@@ -75,6 +77,8 @@ def conv2d_backward_data(
             cols = slice(kw * dilation[1], kw * dilation[1] + (ow - 1) * stride[1] + 1, stride[1])
             part = np.tensordot(g_i, w_i[:, :, kh, kw], ((1,), (0,)))
             dx[:, channels, rows, cols] += np.moveaxis(part, -1, 1)
+    if bias is not None:
+        dx += bias[:, None, None]
     return np.ascontiguousarray(dx[:, :, ph : ph + h, pw : pw + width]).astype(g.dtype, copy=False)
 
 

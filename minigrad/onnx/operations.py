@@ -244,7 +244,7 @@ def _conv_transpose(writer: Writer, call: Call) -> str:
             call.attrs["padding"], geometry["dilations"], kernel, strict=True,
         )
     ]  # fmt: skip
-    names = _names(writer, call)
+    names = [name for name in _names(writer, call) if name]
     return writer.node(
         "ConvTranspose", *names, kernel_shape=kernel, output_padding=_ints(extra), **geometry
     )

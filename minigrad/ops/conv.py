@@ -41,7 +41,7 @@ class Conv2d(Op):
         x, w = ctx.tensors()
         need = ctx.needs
         return (
-            ConvData.apply(g, w, shape=ctx.shapes[0], **geometry) if need[0] else None,
+            ConvData.apply(g, w, None, shape=ctx.shapes[0], **geometry) if need[0] else None,
             ConvWeight.apply(g, x, shape=ctx.shapes[1], **geometry) if need[1] else None,
             g.sum((0, 2, 3)) if need[2] else None,
         )
@@ -132,14 +132,15 @@ def _check_kernel_fits(size: tuple, kernel: tuple, padding: tuple, dilation: tup
 
 
 class ConvData(Op):
-    """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w."""
+    """The gradient of Conv2d with respect to x, of `shape`; linear in g and in w. With a bias (C,)
+    for the channels of x it is a transposed convolution of g."""
 
     repeats = True
     bilinear = True
     grad_name = "ConvolutionBackward0"
 
     @staticmethod
-    def rule(g: Tensor, w: Tensor, shape: tuple, **geometry: Any) -> None:
+    def rule(g: Tensor, w: Tensor, bias: Tensor | None, shape: tuple, **geometry: Any) -> None:
         if g._array.shape[1] != w._array.shape[0]:
             raise RuntimeError(
                 f"Given transposed=1, weight of size {list(w.shape)}, expected "
@@ -151,11 +152,17 @@ class ConvData(Op):
                 f"Only zero batch inputs are supported, but got input {list(g.shape)} and weight "
                 f"{list(w.shape)}"
             )
+        if bias is not None and bias._array.shape != shape[1:2]:
+            raise RuntimeError(
+                f"Given transposed=1, weight of size {list(w.shape)}, expected bias to be "
+                f"1-dimensional with {shape[1]} elements, but got bias of size {list(bias.shape)} "
+                "instead"
+            )
         check_positive("dilation", geometry["dilation"])
 
     @staticmethod
-    def forward(g: Any, w: Any, shape: tuple, **geometry: Any) -> Any:
-        return dispatch.active.conv2d_backward_data(g, w, shape, **geometry)
+    def forward(g: Any, w: Any, bias: Any, shape: tuple, **geometry: Any) -> Any:
+        return dispatch.active.conv2d_backward_data(g, w, shape, bias=bias, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
@@ -163,6 +170,7 @@ class ConvData(Op):
         return (
             Conv2d.apply(h, w, None, **geometry) if ctx.needs[0] else None,
             ConvWeight.apply(g, h, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
+            h.sum((0, 2, 3)) if ctx.needs[2] else None,
         )
 
 
@@ -182,7 +190,7 @@ class ConvWeight(Op):
         g, x = ctx.tensors()
         return (
             Conv2d.apply(x, h, None, **geometry) if ctx.needs[0] else None,
-            ConvData.apply(g, h, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
+            ConvData.apply(g, h, None, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
         )
 
 
@@ -304,8 +312,7 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
         )
     ]  # fmt: skip
     shape = (x._array.shape[0], w._array.shape[1] * groups, *size)
-    y = ConvData.apply(x, w, shape=shape, **setting)
-    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
+    return ConvData.apply(x, w, bias, shape=shape, **setting)
 
 
 @export(method=False)

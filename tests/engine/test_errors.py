@@ -225,6 +225,11 @@ CASES = {
         RuntimeError,
         "1-dimensional with 4 elements",
     ),
+    "conv_transpose_bias": (
+        lambda: F.conv_transpose2d(ones(1, 3, 5, 5), ones(3, 4, 3, 3), ones(3)),
+        RuntimeError,
+        "Given transposed=1.*1-dimensional with 4 elements",
+    ),
     "conv_dtype": (
         lambda: F.conv2d(ones(1, 3, 5, 5), ones(4, 3, 3, 3).double()),
         RuntimeError,

@@ -21,6 +21,7 @@ v.dist(v * 2); m.linalg.svd(a)[1]; m.linalg.qr(a)[0]; m.linalg.eigh(a)[0]; m.lin
 m.cross(a, a, dim=1); m.block_diag(a, a); v.deg2rad(); m.fmax(v, v); m.rsub(v, 2)
 m.div(v, v, rounding_mode="floor"); a.median(); v.nansum(); v.erfinv(); m.logaddexp2(v, v)
 F.conv3d(x[None], x[None]); F.conv_transpose2d(x, x[:1].mT.expand(3, 3, 4, 4))
+F.conv_transpose2d(x, x[:1].mT.expand(3, 3, 4, 4), a[0])
 F.max_pool3d(x[None], 2); F.avg_pool3d(x[None], 2); F.avg_pool2d(x, 2); F.avg_pool2d(x[0], 2)
 F.max_pool2d(x[0], 2); F.adaptive_avg_pool2d(x, 2); F.adaptive_max_pool2d(x, 2); F.group_norm(x, 3)
 F.pixel_shuffle(x.view(1, 12, 2, 4), 2); F.channel_shuffle(x.view(1, 6, 4, 4), 2); F.softshrink(v)

@@ -10,7 +10,7 @@ import pytest
 
 import kernels
 import minigrad as mg
-from kernels import dispatch
+from kernels import dispatch, raw_kernel
 from kernels.launchers import relaunch_on_gpu
 from kernels.pointwise import TABLE
 
@@ -155,3 +155,72 @@ def test_little_python_runs_around_a_launch(rng, backend):
     assert functions_called(lambda: g + b) <= 22
     assert functions_called(lambda: m @ m) <= 20
     assert functions_called(lambda: a.sum()) <= 22
+
+
+NUMBERS = """
+__global__ void put(double* out, int i, long long l, bool b, unsigned char u, float f, double d,
+                    __half h) {
+    const double all[] = {double(i), double(l), double(b), double(u), f, d, __half2float(h)};
+    for (int n = 0; n < 7; n++) out[n] = all[n];
+}
+"""
+
+
+def test_numbers_of_all_types_are_written_into_the_buffer():
+    """A remembered launch of CUDA C writes each number as its parameter's type, and addresses with
+    their offset."""
+    import cupy
+
+    kernel = raw_kernel("#include <cuda_fp16.h>\n" + NUMBERS, "put").on_gpu()
+    out = cupy.zeros(9, np.float64)
+    first = (out[2:], 1, 2, True, 3, 4.0, 5.0, 6.0)
+    sources = [(0, 16), *((n, 0) for n in range(1, 8))]
+    launch = kernel.repeat((1,), (1,), 0, first, sources)
+    for values in [
+        (-7, -(2**40), False, 255, -0.1, 1e300, -0.5),
+        (2**31 - 1, 5, True, 0, 3.5, 0.1, 2),
+    ]:
+        launch((out, *values))
+        expected = [float(v) for v in values]
+        expected[4] = float(np.float32(values[4]))
+        assert out.get().tolist() == [0.0, 0.0, *expected]
+
+
+STRUCTURE = """
+struct Place { float* x; int at[3]; };
+template <class T>
+__global__ void put(T* x, Place place, T value) { place.x[place.at[1]] += x[place.at[2]] * value; }
+"""
+
+
+def test_structures_stay_as_they_are_unless_they_hold_what_changes():
+    """A structure of numbers alone is part of a remembered launch; with an address in it, as in a
+    map for the copy engine, a launch cannot be remembered."""
+    import cupy
+
+    from kernels.cuda_c.common import Kernel
+
+    def arguments(x, out, value):
+        dtype = [("x", np.uint64), ("at", np.int32, 4)]
+        return x, np.array((out.data.ptr, (0, 2, 1, 0)), dtype)[()], value
+
+    x, out = (cupy.asarray(np.array([n, n + 1, n + 2], np.float32)) for n in (5, 1))
+    kernel, value = Kernel(STRUCTURE, "put", (0,), (), arguments), float("2")
+
+    def source(*changing):
+        return lambda arg: next(((i, 0) for i, v in enumerate(changing) if v is arg), None)
+
+    assert kernel.repeat_on_gpu((1,), (1,), (x, out, value), source(x, out, value)) is None
+    launch = kernel.repeat_on_gpu((1,), (1,), (x, out, value), source(x, value))
+    launch((cupy.asarray(np.array([0, 3, 0], np.float32)), 0.5))
+    assert out.get().tolist() == [1.0, 2.0, 4.5]
+
+
+@pytest.mark.parametrize("n", [64, 256])
+def test_halves_of_each_call(rng, n):
+    """Where a map of memory goes to the kernel (wgmma), each product is of its own operands."""
+    for _ in range(4):
+        a, b = (rng.normal(size=(n, n)).astype(np.float16) for _ in range(2))
+        found = mg.tensor(a, device="cuda") @ mg.tensor(b, device="cuda")
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=2e-3, atol=2e-2)

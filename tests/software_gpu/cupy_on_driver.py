@@ -517,6 +517,15 @@ class _Function:
     def compile(self) -> None:
         self._handle()
 
+    @property
+    def kernel(self) -> _Function:
+        """As CuPy's RawKernel: the kernel of the current device, with the driver's handle."""
+        return self
+
+    @property
+    def ptr(self) -> int:
+        return self._handle()
+
     def _handle(self) -> int:
         if _current.device not in self._found:
             module, names = self.module.loaded()

@@ -1,8 +1,8 @@
 """Launches of numba-cuda's kernels on CuPy arrays, with little work on the host.
 
 numba-cuda types and wraps the arguments of every launch, which takes 50 to 90 us, and waits for the
-stream of each CuPy array. Here a kernel is bound once to a grid, a block and a buffer of arguments;
-a launch writes into that buffer what changed, and calls the driver.
+stream of each CuPy array. Here a launch writes into a buffer what changed, and calls the driver
+(`kernels.support.driver_launch`).
 
 numba-cuda's kernels take an array as numbers of 64 bits: two pointers that stay null, the elements,
 the bytes of an element, the address, the shape and the strides (numba-cuda's `_Kernel.launch`).
@@ -10,17 +10,14 @@ the bytes of an element, the address, the shape and the strides (numba-cuda's `_
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from kernels.simt.backend import gpu_code
 from kernels.simt.ir.safety import Safety
-from kernels.support import forks
-from kernels.support.errors import ArgumentError, LaunchError
+from kernels.support.driver_launch import Address, DriverLaunch
+from kernels.support.errors import ArgumentError
 from kernels.support.limits import launch_dimensions
 
 _ADDRESS, _SHAPE = 4, 5  # positions among the numbers of an array
@@ -72,28 +69,19 @@ class _Launch:
     def __init__(
         self, function: gpu_code.Function, name: str, grid: tuple, block: tuple, args: tuple
     ) -> None:
-        import cupy
-        from cuda.bindings import driver
-
-        self.name, self.dimensions = name, (*grid, *block)
-        self._function = function.handle
-        self._call, self._current_stream = driver.cuLaunchKernel, cupy.cuda.get_current_stream
-        self._lock = forks.lock()
         counts = [_numbers(kind) for kind in function.parameters]
-        self._buffer = (ctypes.c_uint64 * sum(counts))()
-        start = ctypes.addressof(self._buffer)
-        self._pointers = (ctypes.c_uint64 * len(self._buffer))(
-            *(start + 8 * i for i in range(len(self._buffer)))
-        )
-        self._parameters = ctypes.addressof(self._pointers)
+        self.name, self._starts = name, [sum(counts[:i]) for i in range(len(counts))]
+        self._launch = DriverLaunch(function.handle, name, (*grid, *block), 0, [1] * sum(counts))
         device = next(a.data.device_id for a in args if hasattr(a, "__cuda_array_interface__"))
-        self._starts = [sum(counts[:i]) for i in range(len(counts))]
         self._writers = [
-            self._writer(kind, at, device) for kind, at in zip(function.parameters, self._starts)
+            self._array_writer(word, device)
+            if kind.startswith("array")
+            else self._launch.writer(word, kind)
+            for kind, word in zip(function.parameters, self._starts)
         ]
 
     def __call__(self, *args: Any) -> None:
-        with self._lock:
+        with self._launch.lock:
             try:
                 for write, arg in zip(self._writers, args, strict=True):
                     write(arg)
@@ -101,54 +89,24 @@ class _Launch:
                 raise ArgumentError(
                     f"{self.name}: expected arrays on the GPU, got one of NumPy; move it first"
                 ) from None
-            stream = self._current_stream().ptr
-            (error,) = self._call(self._function, *self.dimensions, 0, stream, self._parameters, 0)
-        if error:
-            raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
+            self._launch.run()
 
     def repeat(self, args: tuple, source: Callable) -> Callable[[tuple], None]:
         """What `gpu_launch.repeat` returns."""
         arrays, numbers, kept = [], [], []
-        for at, write, arg in zip(self._starts, self._writers, args, strict=True):
+        for word, write, arg in zip(self._starts, self._writers, args, strict=True):
             write(arg)
             found = source(arg)
             if found is None:
                 kept.append(arg)
             elif hasattr(arg, "__cuda_array_interface__"):
-                arrays.append((at + _ADDRESS, *found))
+                arrays.append(Address(word + _ADDRESS, *found))
             else:
                 numbers.append((write, found[0]))
-        buffer, lock, current_stream = self._buffer, self._lock, self._current_stream
-        call, function, parameters = self._call, self._function, self._parameters
-
-        def launch(values: tuple) -> None:
-            with lock:
-                for at, i, offset in arrays:
-                    buffer[at] = values[i].data.ptr + offset
-                for write, i in numbers:
-                    write(values[i])
-                (error,) = call(function, *self.dimensions, 0, current_stream().ptr, parameters, 0)
-            if error:
-                raise LaunchError(f"{self.name}: {explain(error, self.dimensions)}")
-
-        launch.kept = self, kept  # type: ignore[attr-defined]
-        return launch
-
-    def _writer(self, kind: str, at: int, device: int) -> Callable[[Any], None]:
-        """What writes an argument into the buffer."""
-        buffer = self._buffer
-        if kind.startswith("array"):
-            return self._array_writer(at, device)
-        if kind == "float16":
-            return lambda value: buffer.__setitem__(at, int(np.float16(value).view(np.uint16)))
-        if kind == "integer":
-            return lambda value: buffer.__setitem__(at, int(value))
-        number = ctypes.c_float if kind == "float32" else ctypes.c_double
-        place = number.from_buffer(buffer, 8 * at)
-        return lambda value: setattr(place, "value", value)
+        return self._launch.repeat(arrays, numbers, kept)
 
     def _array_writer(self, at: int, device: int) -> Callable[[Any], None]:
-        buffer, name, shape = self._buffer, self.name, None
+        buffer, name, shape = self._launch.buffer, self.name, None
 
         def write(array: Any) -> None:
             nonlocal shape
@@ -170,12 +128,3 @@ class _Launch:
 def _numbers(kind: str) -> int:
     """How many numbers of 64 bits a parameter takes."""
     return _SHAPE + 2 * int(kind.removeprefix("array")) if kind.startswith("array") else 1
-
-
-def explain(error: Any, dimensions: tuple) -> str:
-    """What the driver says of a launch that it refused, and over what it was."""
-    from cuda.bindings import driver
-
-    _, text = driver.cuGetErrorString(error)
-    where = f"a grid of {dimensions[:3]} blocks of {dimensions[3:]} threads"
-    return f"the driver refused {where}: {error.name} ({(text or b'').decode()})"
