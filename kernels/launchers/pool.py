@@ -54,6 +54,8 @@ def _tiling(like, planes: int, height: int, width: int):
         bx = width  # rows of threads that are not full are not vectors on a CPU
     bx = wide_enough("pooling", width, bx)
     by = min(max(256 // bx, 1), 1 << max(height - 1, 0).bit_length())
+    while on_gpu(like) and bx < width and bx * by < 256:  # a block of few rows has long ones
+        bx *= 2
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 

@@ -21,7 +21,7 @@ def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
     """kernel(x, grid, out, count, points, channels, height, width), all arrays flat."""
     A = scalar_type(dtype)
     half, zero, one, two = A(0.5), A(0), A(1), A(2)
-    low = zero if aligned else -half
+    low = A(0.0 if aligned else -0.5)
 
     @cuda.jit(device=True)
     def place_of(x, n):

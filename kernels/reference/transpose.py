@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def concat(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
     return np.concatenate(arrays, axis=axis)
 
 
-_NAMES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_NAMES: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @traced
@@ -46,8 +47,9 @@ def pad(
     crop."""
     cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads))
     grown = [(max(a, 0), max(b, 0)) for a, b in pads]
-    options = {"constant_values": np.asarray(value).astype(x.dtype)} if mode == "constant" else {}
-    return np.pad(x[cut], grown, _NAMES[mode], **options) if x.ndim else x.copy()
+    if mode == "constant":
+        return np.pad(x[cut], grown, constant_values=np.asarray(value).astype(x.dtype))
+    return np.pad(x[cut], grown, _NAMES[mode])
 
 
 @traced

@@ -134,10 +134,10 @@ def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned:
     """One dimension of n elements resampled to m."""
     positions = np.arange(m)
     if mode.startswith("nearest"):
-        chosen = _nearest(n, m, step, mode)
-        if (chosen == positions).all() and n == m:
+        taken = _nearest(n, m, step, mode)
+        if (taken == positions).all() and n == m:
             return x
-        return x.index_select(dim, wrap(array_module(x._array).asarray(chosen)))
+        return x.index_select(dim, wrap(array_module(x._array).asarray(taken)))
     if mode == "area":
         return matmul(x.movedim(dim, -1), averaging(n, m, x).t()).movedim(-1, dim)
     centres = positions * step if aligned else (positions + 0.5) * step - 0.5
