@@ -315,7 +315,7 @@ def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
             pointwise(dialect, _COPY, value, dtype=x.dtype, out=out)
         to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
         source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])
-        pointwise(dialect, _COPY, x[source], dtype=x.dtype, out=out[to])
+        pointwise(dialect, _COPY, x[(*source, ...)], dtype=x.dtype, out=out[(*to, ...)])
         for border, inner in borders(x.shape, pads, mode) if mode != "constant" else ():
             pointwise(dialect, _COPY, out[inner], dtype=x.dtype, out=out[border])
         return out

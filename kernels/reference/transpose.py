@@ -45,6 +45,8 @@ def pad(
     """x with (before, after) more elements per dimension: of the value, of "reflect" (about the
     first and the last element), "replicate" (those) or "circular". With "constant" negative ones
     crop."""
+    if not x.ndim:
+        return x.copy()
     cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads))
     grown = [(max(a, 0), max(b, 0)) for a, b in pads]
     if mode == "constant":
