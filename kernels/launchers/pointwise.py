@@ -214,7 +214,7 @@ def _into_given(into: Callable, again: Callable, count: int) -> Callable:
 
 def _same_view(a, out) -> bool:
     """Whether two arrays are the same elements in the same order."""
-    name = "__cuda_array_interface__" if on_gpu(a) else "__array_interface__"
+    name = "__array_interface__" if type(a) is ndarray else "__cuda_array_interface__"
     start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
 
