@@ -41,6 +41,12 @@ def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
         return x
 
     @cuda.jit(device=True)
+    def nearest_to(x):
+        below = A(math.floor(x))
+        odd = below != two * A(math.floor(below * half))
+        return below + one if x - below > half or (x - below == half and odd) else below
+
+    @cuda.jit(device=True)
     def value_at(x, start, h, w, height, width):
         fits = h >= zero and h <= A(height - 1) and w >= zero and w <= A(width - 1)
         return A(x[start + int(h) * width + int(w)]) if fits else zero
@@ -72,7 +78,7 @@ def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
                     total += value_at(x, start, h1, w1, height, width) * s11
                     out[(image * channels + c) * points + i - image * points] = total
             else:
-                h, w = A(round(down)), A(round(across))
+                h, w = nearest_to(down), nearest_to(across)
                 share = kept(one, h, w, height, width)
                 for c in range(first, min(first + CHANNELS, channels)):
                     start = (image * channels + c) * height * width
