@@ -65,6 +65,21 @@ CASES = {
         (3, 5, 7, 9),
         ("pad", "elements"),
     ),
+    "adaptive": (
+        lambda lib, a: lib.nn.functional.adaptive_max_pool2d(a, (3, 4)),
+        (2, 3, 7, 9),
+        ("adaptive_max_pool2d", "window"),
+    ),
+    "max_pool1d": (
+        lambda lib, a: lib.nn.functional.max_pool1d(a, 2),
+        (2, 3, 1025),
+        ("max_pool2d", "window"),
+    ),
+    "max_pool3d": (
+        lambda lib, a: lib.nn.functional.max_pool3d(a, 2),
+        (2, 3, 5, 6, 8),
+        ("max_pool2d", "window"),
+    ),
     "glu": (lambda lib, a: lib.nn.functional.glu(a), (31, 34), ("pointwise.glu", "strided")),
 }
 
@@ -91,3 +106,14 @@ def test_zeros_of_every_dtype():
         x = m.zeros(3, 5, dtype=getattr(m, name), device="cuda")
         assert x.shape == (3, 5) and x.dtype == getattr(m, name) and not x.cpu().to(m.bool).any()
         assert not m.zeros_like(x).cpu().to(m.bool).any()
+
+
+def test_places_of_adaptive_maxima(torch, rng):
+    """Of the first of equal ones; a NaN wins."""
+    values = rng.integers(0, 3, (2, 5, 31, 33)).astype(np.float32)
+    values[0, 0, 20, 17] = np.nan
+    for size in ((7, 7), (30, 32), (1, 40)):
+        got = m.nn.functional.adaptive_max_pool2d(m.tensor(values, device="cuda"), size, True)
+        want = torch.nn.functional.adaptive_max_pool2d(torch.tensor(values), size, True)
+        for ours, theirs in zip(got, want, strict=True):
+            np.testing.assert_array_equal(ours.cpu().numpy(), theirs.numpy())
