@@ -185,8 +185,9 @@ def adaptive_max_pool2d(dialect: Dialect, x, size: Pair):
 
     Raises ValueError for empty images.
     """
-    key = (dialect, "adaptive", type(x) is ndarray or place(x), x.shape, x.dtype, tuple(size))
-    plan = _plans.get(key) or _plans.keep(key, _plan_adaptive(dialect, x, tuple(size)))
+    size = int(size[0]), int(size[1])
+    key = (dialect, "adaptive", type(x) is ndarray or place(x), x.shape, x.dtype, size)
+    plan = _plans.get(key) or _plans.keep(key, _plan_adaptive(dialect, x, size))
     return plan(x)
 
 
