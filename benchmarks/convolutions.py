@@ -54,6 +54,9 @@ LAYERS = [
     Layer("1x1", 8, 64, 28, 128, 1),
     Layer("depthwise 3x3", 8, 64, 28, 64, 3, 1, 1, 64),
     Layer("depthwise 3x3, stride", 8, 64, 28, 64, 3, 2, 1, 64),
+    Layer("depthwise 3x3, 14x14", 8, 256, 14, 256, 3, 1, 1, 256),
+    Layer("depthwise 5x5", 8, 64, 28, 64, 5, 1, 2, 64),
+    Layer("depthwise 5x5, stride", 8, 64, 28, 64, 5, 2, 2, 64),
     Layer("depthwise 7x7", 8, 64, 14, 64, 7, 1, 3, 64),
     Layer("in 4 groups", 8, 64, 28, 64, 3, 1, 1, 4),
     Layer("DCGAN, 1-32", 32, 1, 32, 32, 4, 2, 1),
@@ -123,7 +126,7 @@ def versions_of(layer: Layer, turns: int) -> list[str]:
         timed: dict[str | None, Callable] = {None: functools.partial(operation, *args)}
         for version in launchers.versions("numba", name):
             call = functools.partial(operation, *args, version=version)
-            with contextlib.suppress(CompileError):  # of tiles that are too large
+            with contextlib.suppress(CompileError, ValueError):  # large tiles, and not this layer
                 if version != "direct":
                     call()
                     timed[version] = call

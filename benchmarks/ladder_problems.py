@@ -192,6 +192,13 @@ PROBLEMS = [
         numpy=lambda x: np.cumsum(x, -1),
     ),
     Problem(
+        "sort",
+        {"cpu": (256, 1024), "gpu": (4096, 4096)},
+        lambda rng, *shape: (normal(rng, *shape),),
+        lambda torch, x: lambda: torch.sort(x, -1, stable=True),
+        numpy=lambda x: np.argsort(x, -1, kind="stable"),
+    ),
+    Problem(
         "embedding_backward",
         {"cpu": (8192, 64, ROW_COUNT["cpu"]), "gpu": (2**20, 64, ROW_COUNT["gpu"])},
         lambda rng, n, width, count: (normal(rng, n, width), rng.integers(0, count, n)),

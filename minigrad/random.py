@@ -21,12 +21,12 @@ from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.backends import array_module, current, device_module
+from minigrad.backends import array_module, current, device_module, on_gpu
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable, write
 from minigrad.ops.pointwise import check_floating
-from minigrad.tensor import Tensor, export, wrap
+from minigrad.tensor import Tensor, export, functions, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
 
@@ -478,10 +478,9 @@ def multinomial(
     if replacement:
         u = _random("uniform", input.device, (len(rows), num_samples), seed, offset, np.float64)
         cumulative = rows.cumsum(1)
-        picked = [
-            xp.searchsorted(c, v * c[-1], "right") for c, v in zip(cumulative, u, strict=True)
-        ]
-        index = xp.minimum(xp.stack(picked), rows.shape[1] - 1)
+        wanted = wrap(u * cumulative[:, -1:])
+        index = functions.searchsorted(wrap(cumulative), wanted, right=True)._array
+        index = xp.minimum(index, rows.shape[1] - 1)
     else:
         if num_samples > rows.shape[1]:
             raise RuntimeError(
@@ -490,7 +489,10 @@ def multinomial(
         u = _random("uniform", input.device, rows.shape, seed, offset, np.float64)
         with np.errstate(divide="ignore"):
             keys = xp.where(rows > 0, xp.log(xp.maximum(u, 1e-300)) / rows, -np.inf)
-        index = xp.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+        if on_gpu(keys):
+            index = functions.topk(wrap(keys), num_samples, 1).indices._array
+        else:
+            index = xp.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
     return wrap(index.astype(np.int64).reshape(*shape[:-1], num_samples))
 
 

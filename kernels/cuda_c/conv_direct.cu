@@ -94,6 +94,49 @@ __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes
     }
 }
 
+struct PlaneSizes {
+    int height, width, out_channels, out_height, out_width, written;  // written: outputs of a channel
+    int count, row, lead_h, lead_w;  // elements of the plane and of its rows; where x begins in it
+};
+
+// Block z: y[z] from the plane x[z / written], whose elements lie AH rows and AW columns apart.
+// TURNED: the weights by 180 degrees. The plane has at most SIZE elements.
+template <class T, class A, int KH, int KW, int AH, int AW, int SH, int SW, int DH, int DW,
+          bool TURNED, bool BIAS, int SIZE>
+__global__ void plane_forward(const T* x, const T* w, const T* bias, T* y, PlaneSizes s) {
+    __shared__ A plane[SIZE], sums[SIZE];
+    const int tx = threadIdx.x, ty = threadIdx.y, step = blockDim.x * blockDim.y;
+    const int first = ty * blockDim.x + tx, channel = blockIdx.x % s.out_channels;
+    x += blockIdx.x / s.written * (long long)s.height * s.width;
+    y += blockIdx.x * (long long)s.out_height * s.out_width;
+    w += channel * (KH * KW);
+    for (int q = first; q < s.count; q += step) plane[q] = A(0);
+    __syncthreads();
+    for (int h = ty; h < s.height; h += blockDim.y) {
+        const int row = (s.lead_h + h * AH) * s.row + s.lead_w;
+        for (int u = tx; u < s.width; u += blockDim.x) plane[row + u * AW] = A(x[h * s.width + u]);
+    }
+    __syncthreads();
+    for (int q = first; q < s.count - (KH - 1) * DH * s.row - (KW - 1) * DW; q += step) {
+        A total = BIAS ? A(bias[channel]) : A(0);
+        #pragma unroll
+        for (int i = 0; i < KH; ++i) {
+            #pragma unroll
+            for (int j = 0; j < KW; ++j) {
+                const A weight = A(w[TURNED ? KH * KW - 1 - i * KW - j : i * KW + j]);
+                total += weight * plane[q + i * DH * s.row + j * DW];
+            }
+        }
+        sums[q] = total;
+    }
+    __syncthreads();
+    for (int h = ty; h < s.out_height; h += blockDim.y) {
+        for (int u = tx; u < s.out_width; u += blockDim.x) {
+            y[h * s.out_width + u] = T(sums[h * SH * s.row + u * SW]);
+        }
+    }
+}
+
 // Grid (images * channels, row tiles, column tiles) of dx.
 template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW>
 __global__ void direct_data(const T* g, const T* w, T* dx, Sizes s) {

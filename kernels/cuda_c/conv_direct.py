@@ -35,6 +35,20 @@ def tiled_forward(
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 
+def plane_forward(
+    acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
+    size: int,
+) -> Kernel:  # fmt: skip
+    """kernel(x, w, bias, y, written, count, width, lead_h, lead_w) for x and y (planes, H, W)."""
+
+    def arguments(x, w, bias, y, *sizes):
+        numbers = [*x.shape[1:], len(w), *y.shape[1:], *sizes]
+        return x, w, bias, y, np.array(numbers, np.int32).view(f"V{4 * len(numbers)}")[0]
+
+    constants = (acc_t, *kernel, *apart, *stride, *dilation, turned, has_bias, size)
+    return _kernel("plane_forward", (0,), constants, arguments)
+
+
 def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair) -> Kernel:
     """kernel(g, w, dx, groups, pad_h, pad_w)."""
 

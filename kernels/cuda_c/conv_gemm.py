@@ -27,7 +27,7 @@ def grad_tile(channels: int, terms: int, positions: int, gpu: bool) -> GradTile:
     return GradTile(1, min(16, ceil_div(terms, 4)), 1 if channels == 1 else 32, 4, 128)
 
 
-def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
+def pad_tiling(planes: int, rows: int, width: int, sub: Pair, gpu: bool) -> tuple[Pair, Pair]:
     """Grid and block of pad for planes of rows x width; on a CPU a thread walks along a row."""
     rows *= planes
     if not gpu:

@@ -4,6 +4,8 @@
 // 2. transpose_tile<TILE>: a tile passes through shared memory, so that reads and writes both run
 //    along rows; but the 32 threads that read a column of the tile all hit one bank
 // 3. transpose_tile<TILE + 1>, "padded": one more column puts a column into 32 different banks
+// few_rows, few_columns: a thread moves one element of each of the COUNT rows or columns; constants,
+//    so that a compiler for the CPU makes packs of what neighbouring threads move
 // concat_rows: a block copies a tile of a part into its columns of the result.
 //
 // On a GPU (the plans: kernels/launchers/copies.py):
@@ -42,6 +44,34 @@ __global__ void transpose_tile(const T* x, T* out, long long rows, long long col
     for (int k = threadIdx.y; k < TILE; k += ROWS) {
         if (column0 + k < columns && row0 + tx < rows) {
             out[start + (column0 + k) * rows + row0 + tx] = tile[tx][k];
+        }
+    }
+}
+
+// x (batch, phases, COUNT, times, length) to out (batch, times, phases, length, COUNT).
+template <class T, int COUNT>
+__global__ void few_rows(const T* x, T* out, long long lines, long long length, long long times,
+                         long long phases) {
+    const long long line = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (line >= lines) return;
+    const long long phase = line % phases, time = line / phases % times;
+    x += ((line / (phases * times) * phases + phase) * COUNT * times + time) * length;
+    out += line * length * COUNT;
+    for (long long i = threadIdx.x; i < length; i += blockDim.x) {
+        for (int row = 0; row < COUNT; ++row) out[i * COUNT + row] = x[row * times * length + i];
+    }
+}
+
+// x (lines, length, COUNT) to out (lines, COUNT, length).
+template <class T, int COUNT>
+__global__ void few_columns(const T* x, T* out, long long lines, long long length) {
+    const long long line = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (line >= lines) return;
+    x += line * length * COUNT;
+    out += line * length * COUNT;
+    for (long long i = threadIdx.x; i < length; i += blockDim.x) {
+        for (int column = 0; column < COUNT; ++column) {
+            out[column * length + i] = x[i * COUNT + column];
         }
     }
 }

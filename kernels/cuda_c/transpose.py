@@ -18,6 +18,16 @@ def kernel(version: str, dtype: np.dtype) -> Kernel:
     return _kernel("transpose_tile", (), (element, TILE + (version == "padded")), as_passed)
 
 
+def few_rows_kernel(dtype: np.dtype, count: int) -> Kernel:
+    """kernel(x, out, lines, length, times, phases)."""
+    return _kernel("few_rows", (), (storage_type(dtype), count), as_passed)
+
+
+def few_columns_kernel(dtype: np.dtype, count: int) -> Kernel:
+    """kernel(x, out, lines, length)."""
+    return _kernel("few_columns", (), (storage_type(dtype), count), as_passed)
+
+
 def concat_kernel(dtype: np.dtype) -> Kernel:
     """kernel(x, out, rows, width, total, start)."""
     return _kernel("concat_rows", (), (storage_type(dtype),), as_passed)

@@ -3,6 +3,7 @@
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
 1. direct          one thread a result (conv_direct); also what serves depthwise convolution
+   plane           depthwise: a padded plane in shared memory, walked along over the ends of rows
 2. tiled           a piece of x with its halo in shared memory, several channels per thread
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
@@ -32,6 +33,7 @@ from kernels.launchers import (
     conv_costs,
     conv_gemm,
     conv_mma,
+    conv_plane,
     conv_product,
     conv_tiled,
 )
@@ -61,12 +63,14 @@ FORWARD = {
     "tiled": "the input piece with its halo in shared memory",
     "implicit_gemm": "a product whose operand is read through a table of offsets",
     "batch_gemm": "one product over all images, tables for all sides",
+    "plane": "one input channel a group: its padded plane in shared memory",
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
     "tiled": "a convolution of the gradient, a channel for each phase of the stride",
     "implicit_gemm": "the same as a product through a table of offsets",
     "batch_gemm": "one product over all images for each phase of the stride",
+    "plane": "depthwise: the padded plane of the gradient in shared memory",
 }
 BACKWARD_WEIGHT = {
     "direct": "one warp a weight, summed by shuffles",
@@ -82,6 +86,7 @@ LAUNCHERS = {
     "implicit_gemm": conv_gemm,
     "batch_gemm": conv_batch,
     **dict.fromkeys(PACKS, conv_mma),
+    "plane": conv_plane,
     "product": conv_product,
 }
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
@@ -143,7 +148,11 @@ def _version(
     """
     own = _by_dialect(simple)[dialect.name]
     check_version(name, version, own)
-    if version in PACKS and (refusal := _refusal(version, geo, like)):
+    backward = name == "conv2d_backward_data"
+    refusal = _refusal(version, geo, like) if version in PACKS else None
+    if version == "plane":
+        refusal = conv_plane.refusal(geo, like.dtype, backward)
+    if refusal:
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
         return version
@@ -159,6 +168,8 @@ def _version(
         return "direct" if is_small else "implicit_gemm"
     if windows is None:
         return conv_costs.cheapest_of_weights(dialect, terms, rows)
+    if conv_plane.pays(geo, like.dtype, backward):
+        return "plane"
     return conv_costs.cheapest(dialect, windows, geo.x_shape[0], rows, terms, is_small)
 
 
@@ -374,6 +385,7 @@ def _cost_backward_weight(g, x, w_shape, *_, **__):
 
 
 _IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
+_DEPTHWISE = floats(*_IMAGE), floats(3, 1, 3, 3)
 _PADDED = dict(padding=(1, 1))
 
 
@@ -381,6 +393,8 @@ def _problem(first: Shape, second: Shape, *more):
     """The function from a version to a small call."""
 
     def problem(version: str):
+        if version == "plane":
+            return (*_DEPTHWISE, *more), {**_PADDED, "groups": 3}
         return (*as_for(version, floats(*first), floats(*second)), *more), _PADDED
 
     return problem
@@ -390,7 +404,8 @@ def _cases(rng, versions):
     odd = (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2
     for chosen, x_shape, w_shape, *options in [
         ((None, "direct", "tiled", "batch_gemm", *PACKS), *odd),
-        ((None,), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+        ((None, "tiled"), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+        ((None, "plane"), (2, 5, 13, 16), (5, 1, 2, 3), (3, 2), (1, 2), (2, 1), 5),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
         ((None,), (3, 2, 13, 8), (9, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
         ((None,), (5, 6, 3, 4), (7, 6, 3, 4), (1, 1), (0, 0), (1, 1), 1),
@@ -407,7 +422,7 @@ def _cases(rng, versions):
             yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
             (more,) = as_for(version, normal(rng, x_shape[1]))
             yield "conv2d_backward_data", (g, w, x_shape, *options, more), how, 60
-            if version != "tiled":
+            if version not in ("tiled", "plane"):
                 yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
 
 
@@ -415,12 +430,15 @@ def _compiled(versions):
     arrays = ones(2, 4, 17, 17), ones(6, 4, 3, 3), ones(6)
     for stride, n in ((1, 15), (2, 8)):
         options = ((stride, stride), (0, 0), (1, 1), 1)
-        for version in versions("conv2d"):
-            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
-            yield "conv2d", (x, w, bias, *options), {"version": version}
-        for version in versions("conv2d_backward_data"):
-            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
-            yield "conv2d_backward_data", (g, w, x.shape, *options), {"version": version}
+        alone = ones(2, 4, 17, 17), ones(4, 1, 3, 3), ones(4), ones(2, 4, n, n)
+        for name in ("conv2d", "conv2d_backward_data"):
+            for version in versions(name):
+                x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
+                how = {"version": version}
+                if version == "plane":
+                    (x, w, bias, g), how["groups"] = alone, 4
+                given = (x, w, bias) if name == "conv2d" else (g, w, x.shape)
+                yield name, (*given, *options[:3]), how
         for version in versions("conv2d_backward_weight"):
             x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}

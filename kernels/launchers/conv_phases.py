@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.launchers.common import Dialect, ceil_div, empty, launcher, namespace
 from kernels.launchers.conv_planes import Geometry, Reach, Windows, gradient_planes
-from kernels.launchers.transpose import copy, transpose
+from kernels.launchers.transpose import copy, interleave
 
 
 class _Axis(NamedTuple):
@@ -78,6 +78,6 @@ class Transposed:
         shape, phases, out = self.geo.x_shape, self.phases, self.windows.out
         if phases == [1, 1]:
             return y.reshape(shape)
-        dx = transpose(dialect, y.reshape(-1, *phases, *out), (0, 3, 1, 4, 2))
+        dx = interleave(dialect, y.reshape(-1, *phases, *out))
         dx = dx.reshape(*shape[:2], phases[0] * out[0], phases[1] * out[1])
         return dx if dx.shape == shape else copy(dialect, dx[..., : shape[2], : shape[3]])

@@ -98,14 +98,14 @@ class Planes(NamedTuple):
         phases = self.sub[0] * self.sub[1]
         count = (channels + ceil_div(slack, self.channel)) * phases
         acc_t = dialect.common.scalar_type(dtype)
-        grid, block = dialect.conv_gemm.pad_tiling(count, self.rows, self.width, on_gpu(like))
+        sizes = count, self.rows, self.width
+        grid, block = dialect.conv_gemm.pad_tiling(*sizes, self.sub, on_gpu(like))
         kernel = dialect.conv_gemm.pad(acc_t, self.sub)
         run = launcher(name, "pad", kernel, grid, block)
-        sizes = (self.rows, self.width, *self.lead)
 
         def pad(x):
             planes = empty((count * self.rows * self.width,), compute_dtype(dtype), x)
-            run(x.reshape(-1, *x.shape[2:]), planes, *sizes)
+            run(x.reshape(-1, *x.shape[2:]), planes, *sizes[1:], *self.lead)
             return planes
 
         return pad

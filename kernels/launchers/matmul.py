@@ -34,7 +34,7 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
-from kernels.launchers.relaunch import Single, for_now, forget_on_gpu
+from kernels.launchers.relaunch import Single, for_now, forget_on_gpu, several
 from kernels.launchers.transpose import cast
 from kernels.pointwise import TABLE
 from kernels.support import ahead
@@ -192,19 +192,26 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     )
     chosen = version or dialect.matmul.pick(product)
     if version is None and layout.batch == () and on_gpu(a):
-        if product.m == 1 and product.trans_b and product.n > 1 and product.k >= 64:
-            return functools.partial(_rows_of_columns, dialect)
-        if chosen == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
-            chosen = "matvec_split"
-        count, part = _splits(dialect, chosen, product, bias is not None)
-        if count > 1:
-            return _split(dialect, part, count)
+        run = _in_parts(dialect, chosen, product, bias is not None)
+        if run is not None:
+            return run if result else several(dialect, operation, run)
     if chosen == "matvec_split":
         if layout.batch != ():
             raise ValueError("matmul: version 'matvec_split' takes no batch of vectors")
         return _split_matvec(dialect, product, bias is not None, version is not None)
     dialect.matmul.check(chosen, product)
     return _whole(dialect, chosen, product, layout, a, bias is not None, result, operation)
+
+
+def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) -> Callable | None:
+    """The function of (a, b, bias) that returns c in several launches, where one would leave a GPU
+    few blocks."""
+    if product.m == 1 and product.trans_b and product.n > 1 and product.k >= 64:
+        return functools.partial(_rows_of_columns, dialect)
+    if version == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
+        return _split_matvec(dialect, product, biased, False)
+    count, part = _splits(dialect, version, product, biased)
+    return _split(dialect, part, count) if count > 1 else None
 
 
 def _whole(

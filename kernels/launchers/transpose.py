@@ -34,6 +34,7 @@ VERSIONS = {
     "tile": "through a tile of shared memory: both sides coalesced",
     "padded": "one more column in the tile: no bank conflicts",
 }
+BY_SHAPE = {"few": "few rows or columns: a thread moves one element of each"}
 _BY_PART = {"rows": "each part as columns of the result, a block per tile"}
 CONCAT = {
     "numba": _BY_PART,
@@ -42,6 +43,8 @@ CONCAT = {
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 SHORT = 8  # rows of fewer elements leave most threads of a warp idle
+FEW = 8  # rows or columns that one thread moves an element of each
+FEW_BLOCK = (8, 32)  # along a row, and rows
 
 PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
 CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
@@ -89,9 +92,11 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    least = (copies.SHORT_COLUMNS if dialect.name == "cupy" else 0) if on_gpu(x) else SHORT
-    if matrix and version is None and min(matrix[1:]) < least:
-        matrix = None  # most of a tile would be empty
+    if matrix and version is None and on_gpu(x):
+        if dialect.name == "cupy" and min(matrix[1:]) < copies.SHORT_COLUMNS:
+            matrix = None  # most of a tile would be empty
+    elif matrix and version is None and min(matrix[1:]) <= FEW:
+        return _few(dialect, matrix, shape, dtype)
     if matrix is None:
         if version is not None:
             raise ValueError(
@@ -117,6 +122,42 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         return out
 
     return run
+
+
+def _few(dialect: Dialect, matrix: tuple[int, int, int], shape: tuple[int, ...], dtype) -> Callable:
+    """The function of x (batch, rows, columns) where rows or columns are few."""
+    batch, rows, columns = matrix
+    if rows < columns:
+        kernel, more = dialect.transpose.few_rows_kernel(dtype, rows), (1, 1)
+    else:
+        kernel, more = dialect.transpose.few_columns_kernel(dtype, columns), ()
+    length = max(rows, columns)
+    call = _by_lines(kernel, batch)
+
+    def run(x):
+        out = empty(shape, dtype, x)
+        call(x.ravel(), out.ravel(), batch, length, *more)
+        return out
+
+    return run
+
+
+def _by_lines(kernel, lines: int) -> Callable:
+    return launcher("transpose", "few", kernel, ceil_div(lines, FEW_BLOCK[1]), FEW_BLOCK)
+
+
+def interleave(dialect: Dialect, x: np.ndarray) -> np.ndarray:
+    """x (N, P, K, T, U) as (N, T, P, U, K): P and K phases of the axes (T, P) and (U, K)."""
+    n, phases, count, times, length = x.shape
+    if on_gpu(x) or not 1 < count <= FEW or not x.size:
+        return transpose(dialect, x, (0, 3, 1, 4, 2))
+    lines, key = n * times * phases, ("interleave", dialect, x.dtype, x.shape)
+    call = _plans.get(key) or _plans.keep(
+        key, _by_lines(dialect.transpose.few_rows_kernel(x.dtype, count), lines)
+    )
+    out = empty((n, times, phases, length, count), x.dtype, x)
+    call(contiguous(x).ravel(), out.ravel(), lines, length, times, phases)
+    return out
 
 
 def _scattered(dialect: Dialect, axes: list[int], shape: tuple[int, ...], dtype) -> Callable:
@@ -380,6 +421,8 @@ def _cases(rng, versions):
     yield "triangle", (normal(rng, (3, 33, 31)), 1, True), {}, 1
     for version in VERSIONS:
         yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
+    yield "transpose", (normal(rng, (3, 4, 33)), (0, 2, 1)), {}, 1
+    yield "transpose", (normal(rng, (3, 33, 4)), (0, 2, 1)), {}, 1
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
     yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
     for version in versions("concat"):
@@ -390,6 +433,8 @@ def _cases(rng, versions):
 def _compiled(versions):
     for version in versions("transpose"):
         yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
+    yield "transpose", (ones(3, 4, 43), (0, 2, 1)), {}
+    yield "transpose", (ones(3, 43, 4), (0, 2, 1)), {}
     for version in versions("concat"):
         yield "concat", ([ones(29, 43), ones(29, 11)], 1), {"version": version}
     for mode in copies.MODES:
@@ -404,7 +449,11 @@ FAMILY = Family(
     "transpose",
     (
         Operation(
-            transpose, _cost_of_transpose, lambda version: ((floats(70, 66), (1, 0)), {}), VERSIONS
+            transpose,
+            _cost_of_transpose,
+            lambda version: ((floats(70, 3 if version == "few" else 66), (1, 0)), {}),
+            VERSIONS,
+            BY_SHAPE,
         ),
         Operation(
             concat,

@@ -3,6 +3,9 @@
     direct_forward   one thread per result, neighbours along a row of the output
     tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
                      thread keeps the results of several output channels; one, if it is depthwise
+    plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
+                     of rows; one input channel a group; backward-data too, of a plane of g in
+                     which the results of a stride lie apart
     direct_data      one thread per element of dx, which sums over every output that read it
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
@@ -94,6 +97,49 @@ def tiled_forward(
                     y[n, oc, oh0 + ty, ow0 + tx] = v
 
     return conv2d_tiled
+
+
+@functools.cache
+def plane_forward(
+    acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
+    size: int,
+):  # fmt: skip
+    """One block: y[z] (OH, OW) from the plane x[z // channels written * read], of w (O, taps).
+
+    The plane has rows of `width` elements, at most `size` in all; x lies in it from `lead` on, its
+    elements `apart`. turned: the weights by 180 degrees.
+    """
+    (kh, kw), (ah, aw), (sh, sw), (dh, dw) = kernel, apart, stride, dilation
+    last = kh * kw - 1
+
+    @cuda.jit
+    def conv2d_plane(x, w, bias, y, written, count, width, lead_h, lead_w):
+        plane = cuda.shared.array(size, acc_t)
+        sums = cuda.shared.array(size, acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.x
+        step, first = cuda.blockDim.x * cuda.blockDim.y, ty * cuda.blockDim.x + tx
+        channel = z % w.shape[0]
+        for q in range(first, count, step):
+            plane[q] = acc_t(0)
+        cuda.syncthreads()
+        for h in range(ty, x.shape[1], cuda.blockDim.y):
+            row = (lead_h + h * ah) * width + lead_w
+            for u in range(tx, x.shape[2], cuda.blockDim.x):
+                plane[row + u * aw] = acc_t(x[z // written, h, u])
+        cuda.syncthreads()
+        for q in range(first, count - (kh - 1) * dh * width - (kw - 1) * dw, step):
+            total = acc_t(bias[channel]) if has_bias else acc_t(0)
+            for i in range(kh):
+                for j in range(kw):
+                    t = last - i * kw - j if turned else i * kw + j
+                    total += acc_t(w[channel, t]) * plane[q + i * dh * width + j * dw]
+            sums[q] = total
+        cuda.syncthreads()
+        for h in range(ty, y.shape[1], cuda.blockDim.y):
+            for u in range(tx, y.shape[2], cuda.blockDim.x):
+                y[z, h, u] = sums[h * sh * width + u * sw]
+
+    return conv2d_plane
 
 
 @functools.cache

@@ -35,34 +35,49 @@ def pad(acc_t, sub: Pair):
     """planes[(image, channel), phase, t, u] from x (images * channels, H, W).
 
     Padded coordinate i = t * sub + phase; it holds x[i - lead] where that is an index. Planes after
-    the last channel are zeros: room to read past the end. blockIdx = (plane, tile of its rows): the
-    block fills the tile with zeros, which stay in a cache, then copies the rows of x over them.
+    the last channel are zeros: room to read past the end. blockIdx = (channel and phase of rows,
+    tile of rows): the block fills the tile of all phases of the columns with zeros, which stay in a
+    cache, then copies the rows of x over them. Columns that all phases have go to these at once.
     """
     sub_h, sub_w = sub
-    phases = sub_h * sub_w
 
     @cuda.jit
     def conv2d_pad(x, planes, rows, width, lead_h, lead_w):
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-        plane, tile = cuda.blockIdx.x, (rows + cuda.gridDim.y - 1) // cuda.gridDim.y
+        tile = (rows + cuda.gridDim.y - 1) // cuda.gridDim.y
         top, bottom = cuda.blockIdx.y * tile, min((cuda.blockIdx.y + 1) * tile, rows)
-        first, size = (plane * rows + top) * width, (bottom - top) * width
-        step = cuda.blockDim.x * cuda.blockDim.y
-        for u in range(ty * cuda.blockDim.x + tx, size, step):
-            planes[first + u] = acc_t(0)
+        step, plane, base = cuda.blockDim.x * cuda.blockDim.y, rows * width, cuda.blockIdx.x * sub_w
+        for b in range(sub_w):
+            first = (base + b) * plane + top * width
+            for u in range(ty * cuda.blockDim.x + tx, (bottom - top) * width, step):
+                planes[first + u] = acc_t(0)
         cuda.syncthreads()
-        channel, phase = plane // phases, plane % phases
+        channel, h = cuda.blockIdx.x // sub_h, cuda.blockIdx.x % sub_h - lead_h
         if channel >= x.shape[0]:
             return
-        h, w = phase // sub_w - lead_h, phase % sub_w - lead_w  # of the plane's first element
-        row, col = max(top, -(h // sub_h)), max(0, -(w // sub_w))
+        row = max(top, -(h // sub_h))
         height = min(bottom, -((h - x.shape[1]) // sub_h)) - row
-        length = min(width, -((w - x.shape[2]) // sub_w)) - col
-        start, h0, w0 = (plane * rows + row) * width + col, row * sub_h + h, col * sub_w + w
-        h0, w0 = max(0, h0), max(0, w0)
+        low = max(0, -(-lead_w // sub_w))  # where phase 0 begins; before that phase sub_w - 1 ends
+        high = min(width, -((sub_w - 1 - lead_w - x.shape[2]) // sub_w))
+        h0, w0 = max(0, row * sub_h + h), max(0, low * sub_w - lead_w)
+        start = base * plane + row * width + low
         for t in range(ty, height, cuda.blockDim.y):
-            for u in range(tx, length, cuda.blockDim.x):
-                planes[start + t * width + u] = acc_t(x[channel, h0 + t * sub_h, w0 + u * sub_w])
+            for u in range(tx, high - low, cuda.blockDim.x):
+                for b in range(sub_w):
+                    value = x[channel, h0 + t * sub_h, w0 + u * sub_w + b]
+                    planes[start + b * plane + t * width + u] = acc_t(value)
+        if sub_w > 1:  # a column on each side that some phases have
+            for t in range(ty * cuda.blockDim.x + tx, height, step):
+                for b in range(sub_w):
+                    w = b - lead_w
+                    begin, end = max(0, -(w // sub_w)), min(width, -((w - x.shape[2]) // sub_w))
+                    line = (base + b) * plane + (row + t) * width
+                    if begin < min(low, end):
+                        value = x[channel, h0 + t * sub_h, max(0, begin * sub_w + w)]
+                        planes[line + begin] = acc_t(value)
+                    if max(high, low, begin) < end:
+                        value = x[channel, h0 + t * sub_h, max(0, (end - 1) * sub_w + w)]
+                        planes[line + end - 1] = acc_t(value)
 
     return conv2d_pad
 
@@ -222,11 +237,11 @@ def weight_gradient(acc_t, tile: GradTile):
     return conv2d_weight_gradient
 
 
-def pad_tiling(planes: int, rows: int, width: int, gpu: bool) -> tuple[Pair, Pair]:
+def pad_tiling(planes: int, rows: int, width: int, sub: Pair, gpu: bool) -> tuple[Pair, Pair]:
     """Grid and block of pad for planes of rows x width."""
     block = (32, 8) if gpu else (32, 1)
     tile = 8 if gpu else max(1, 2048 // max(1, width))  # rows: 8 KB stay in a cache
-    return (planes, ceil_div(rows, tile)), block
+    return (planes // sub[1], ceil_div(rows, tile)), block
 
 
 def gemm_tile(channels: int, terms: int, positions: int, gpu: bool) -> GemmTile:

@@ -9,6 +9,8 @@ Versions of the 2-D transpose, out[j, i] = x[i, j]:
    32 threads that read a column of the tile access one bank
 3. padded: one more column in the tile puts a column's elements into 32 different banks
 
+Where rows or columns are few, a thread moves one element of each (`few_rows`, `few_columns`).
+
 Copies, casts and other orders of axes are the pointwise line `copy`, contiguous or strided; an
 order of axes that merges to (batch, columns, rows) is a batch of 2-D transposes.
 """
@@ -73,6 +75,42 @@ def kernel(version: str, dtype: np.dtype) -> Callable:
 
     versions = dict(naive=transpose_naive, tile=transpose_tile, padded=transpose_padded)
     return _jit(dtype, versions[version])
+
+
+@functools.cache
+def few_rows_kernel(dtype: np.dtype, count: int) -> Callable:
+    """kernel(x, out, lines, length, times, phases): x (batch, phases, count, times, length) to out
+    (batch, times, phases, length, count), where `lines` is batch * times * phases.
+
+    `count` is a constant, so that a compiler makes packs of the results of neighbouring threads.
+    """
+
+    def transpose_few_rows(x, out, lines, length, times, phases):
+        line = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if line >= lines:
+            return
+        phase, time = line % phases, line // phases % times
+        first = ((line // (phases * times) * phases + phase) * count * times + time) * length
+        for i in range(cuda.threadIdx.x, length, cuda.blockDim.x):
+            for row in range(count):
+                out[(line * length + i) * count + row] = x[first + row * times * length + i]
+
+    return cuda.jit(signature(array(dtype), array(dtype), *["int64"] * 4))(transpose_few_rows)
+
+
+@functools.cache
+def few_columns_kernel(dtype: np.dtype, count: int) -> Callable:
+    """kernel(x, out, lines, length): x (lines, length, count) to out (lines, count, length)."""
+
+    def transpose_few_columns(x, out, lines, length):
+        line = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if line >= lines:
+            return
+        for i in range(cuda.threadIdx.x, length, cuda.blockDim.x):
+            for column in range(count):
+                out[(line * count + column) * length + i] = x[(line * length + i) * count + column]
+
+    return cuda.jit(signature(array(dtype), array(dtype), "int64", "int64"))(transpose_few_columns)
 
 
 @functools.cache

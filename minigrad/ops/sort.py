@@ -1,6 +1,7 @@
 """Sorting, top-k, k-th value, unique values, histograms.
 
-The positions are computed by the array library; the values, with their gradient, by `gather`.
+On a GPU rows are sorted by the kernels of `kernels.sort`, on a CPU by NumPy, which is faster there.
+The gradient of the values is that of `gather` at their positions.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
+from kernels.launchers.sort import longest
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
-from minigrad.autograd.node import check_devices
-from minigrad.backends import array_module
+from minigrad.autograd.node import Op, check_devices
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
@@ -22,6 +25,93 @@ from minigrad.tensor import Tensor, export, normalize_dim, wrap
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
     values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
 )
+
+
+class Ranked(Op):
+    """x.gather(dim, index), whose values have been computed with the index."""
+
+    name = "Gather"
+    saves = (1,)
+
+    @staticmethod
+    def forward(x: Any, index: Any, values: Any, dim: int) -> Any:
+        return values
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        return (*Pick.vjp(ctx, g, dim), None)
+
+
+def _ranked(
+    x: Tensor, dim: int, descending: bool, start: int = 0, stop: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The elements at places start to stop of the order of x along dim, and their positions."""
+    array = x._array
+    if not array.size or not on_gpu(array) or array.dtype.kind == "c":
+        indices = _order(x, dim, descending, stop)
+        if start:
+            indices = indices.narrow(dim, start, indices._array.shape[dim] - start).contiguous()
+        return _picked(x, dim, indices), indices
+    n, last = array.shape[dim], array.ndim - 1
+    if dim != last or not array.flags.c_contiguous:
+        array = x.detach().movedim(dim, last).contiguous()._array
+    stop = n if stop is None else stop
+    found = _ranked_rows(array.reshape(-1, n), descending, start, stop)
+    shape = (*array.shape[:-1], stop - start)
+    values, indices = (wrap(part.reshape(shape)) for part in found)
+    if dim != last:
+        values, indices = (part.movedim(last, dim).contiguous() for part in (values, indices))
+    return Ranked.apply(x, indices, values, dim=dim), indices
+
+
+def _ranked_rows(rows: Any, descending: bool, start: int, stop: int) -> tuple:
+    """`_ranked` along the rows of a matrix on a GPU, in arrays."""
+    count, n = rows.shape
+    if n <= longest(rows.dtype):
+        return dispatch.active.sort(rows, descending, start, stop)
+    if stop <= _FEW:
+        return _ranked_parts(rows, descending, start, stop)
+    if count == 1:  # CuPy sorts a vector five times as fast as the rows of a matrix
+        order = _order(wrap(rows.reshape(-1)), 0, descending).reshape(1, n)
+    elif rows.dtype in (np.float32, np.int32):
+        order = _order_by_rows(rows, descending)
+    else:
+        order = _order(wrap(rows), 1, descending)
+    order = order.narrow(1, start, stop - start).contiguous()
+    return _picked(wrap(rows), 1, order)._array, order._array
+
+
+def _ranked_parts(rows: Any, descending: bool, start: int, stop: int) -> tuple:
+    """`_ranked_rows` of long rows: by the first `stop` of each part of a row, and what is left
+    behind the last part."""
+    xp, (count, n) = array_module(rows), rows.shape
+    parts = n // _ROW
+    whole = parts * _ROW
+    values, places = _ranked_rows(rows[:, :whole].reshape(-1, _ROW), descending, 0, stop)
+    places = places.reshape(count, parts, stop) + xp.arange(0, whole, _ROW).reshape(parts, 1)
+    rest = xp.broadcast_to(xp.arange(whole, n), (count, n - whole))
+    values = xp.concatenate([values.reshape(count, -1), rows[:, whole:]], 1)
+    places = xp.concatenate([places.reshape(count, -1), rest], 1)
+    values, order = _ranked_rows(values, descending, start, stop)
+    return values, xp.take_along_axis(places, order, 1)
+
+
+_ROW = 4096  # elements of a part, which a block of a GPU sorts
+_FEW = _ROW // 4  # of which so many are taken at most: that leaves a quarter
+
+
+def _order_by_rows(array: Any, descending: bool) -> Tensor:
+    """`_order` along the rows of a matrix of 32 bits on a GPU: a vector of integers, the number of
+    the row above and the element below, which is sorted in one pass."""
+    xp, (count, n) = array_module(array), array.shape
+    keys = array
+    if array.dtype == np.float32:
+        bits = (array + np.float32(0)).view(np.int32)  # -0 counts as 0
+        keys = xp.where(array != array, np.int32(0x7FFFFFFF), bits ^ ((bits >> 31) & 0x7FFFFFFF))
+    rows = xp.arange(count).reshape(count, 1)
+    packed = (rows << 32) + (~keys if descending else keys)
+    order = xp.argsort(packed.reshape(-1), kind="stable").reshape(count, n)
+    return wrap(order - rows * n)
 
 
 def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> Tensor:
@@ -107,8 +197,7 @@ def sort(
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
-    indices = _order(input, place, descending)
-    return _Sort(_picked(input, place, indices), indices)
+    return _Sort(*_ranked(input, place, descending))
 
 
 def _picked(x: Tensor, dim: int, indices: Tensor) -> Tensor:
@@ -144,11 +233,10 @@ def topk(
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not input._array.ndim:
         return _TopK(*sort(input, place, largest))
-    if 0 < k < n // 4:
+    if 0 < k < n // 4 and not on_gpu(input._array):
         indices = _extreme(input, k, place, largest)
-    else:
-        indices = _order(input, place, largest, k)
-    return _TopK(_picked(input, place, indices), indices)
+        return _TopK(_picked(input, place, indices), indices)
+    return _TopK(*_ranked(input, place, largest, 0, k))
 
 
 def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
@@ -207,12 +295,13 @@ def _beyond(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
     return flat % rows.shape[-1]
 
 
-def _kth(x: Tensor, k: int, dim: int) -> Tensor:
-    """The position of the k-th smallest, from 1: a dimension of length 1."""
+def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+    """The k-th smallest, from 1, and its position: a dimension of length 1."""
     if not _packs(x._array):
-        return _order(x, dim, False).narrow(dim, k - 1, 1).contiguous()
+        return _ranked(x, dim, False, k - 1, k)
     part = np.partition(_packed(x._array, dim, False), k - 1, axis=dim)
-    return wrap(_positions(part.take([k - 1], dim)))
+    indices = wrap(_positions(part.take([k - 1], dim)))
+    return _picked(x, dim, indices), indices
 
 
 @export()
@@ -226,8 +315,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not input._array.ndim:
         return _KthValue(input.clone(), wrap(np.zeros((), np.int64)))
-    indices = _kth(input, k, place)
-    values = _picked(input, place, indices)
+    values, indices = _kth(input, k, place)
     if keepdim:
         return _KthValue(values, indices)
     return _KthValue(values.squeeze(place), indices.squeeze(place))
@@ -245,6 +333,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return _Median(*input.kthvalue(1, 0, keepdim))
     count = input._array.shape[place]
     middle = _Median(*input.kthvalue((count + 1) // 2, place, keepdim))
+    if not input.is_floating_point():
+        return middle
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
         return middle
@@ -280,7 +370,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if not input._array.ndim:
         return _NanMedian(*input.kthvalue(1, 0, keepdim))
     absent = POINTWISE["isnan"](input.detach())
-    order = _order(input, place, False)  # NaN last
+    order = _ranked(input.detach(), place, False)[1]  # NaN last
     count = (~absent).sum(place, keepdim=True)
     indices = order.gather(place, ((count - 1) // 2).clamp(min=0))
     values = input.gather(place, indices)
@@ -329,21 +419,23 @@ def _quantile(
 def _interpolated(name: str, ordered: Tensor, q: Tensor, interpolation: str) -> Tensor:
     """Quantiles q (k,) of rows (..., n) in order: (..., k). A row with NaN gives NaN, or with
     nanquantile leaves it out."""
-    absent = POINTWISE["isnan"](ordered.detach())
+    last, lost = ordered._array.shape[-1] - 1, None
     if name == "nanquantile":
-        last = ((~absent).sum(-1, keepdim=True) - 1).clamp(min=0).to(q.dtype)
-        places = q * last
+        absent = POINTWISE["isnan"](ordered.detach())
+        places = q * ((~absent).sum(-1, keepdim=True) - 1).clamp(min=0).to(q.dtype)
     else:
-        places = q * (ordered._array.shape[-1] - 1) + absent.any(-1, keepdim=True).to(q.dtype) * 0
-        ordered = POINTWISE["where"](absent.any(-1, keepdim=True), float("nan"), ordered)
+        lost = POINTWISE["isnan"](ordered.detach().narrow(-1, last, 1))  # the largest
+        places = q * last + lost.to(q.dtype) * 0
+
+    def found(places: Tensor) -> Tensor:
+        values = ordered.gather(-1, places.long())
+        return values if lost is None else POINTWISE["where"](lost, float("nan"), values)
+
     if interpolation in ("lower", "higher", "nearest"):
         rounding = {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation]
-        places = POINTWISE[rounding](places)
+        return found(POINTWISE[rounding](places))
     low = POINTWISE["floor"](places)
-    below = ordered.gather(-1, low.long())
-    if interpolation in ("lower", "higher", "nearest"):
-        return below
-    above = ordered.gather(-1, POINTWISE["ceil"](places).long())
+    below, above = found(low), found(POINTWISE["ceil"](places))
     share = 0.5 if interpolation == "midpoint" else places - low
     return POINTWISE["lerp"](below, above, share)
 
@@ -462,13 +554,20 @@ def searchsorted(
     if order.dtype.kind == "b" and wanted.size:
         raise dtypes.refused("searchsorted_out_cpu", order.dtype)
     where = "right" if right or side == "right" else "left"
-    if order.ndim == 1:
+    if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
+        common = np.promote_types(order.dtype, wanted.dtype)
+        order, values = (a if a.dtype == common else a.astype(common) for a in (order, wanted))
+        rows = math.prod(order.shape[:-1])
+        order, values = order.reshape(rows, -1), values.reshape(rows, -1)
+        found = dispatch.active.searchsorted(order, values, where == "right")
+        found = found.reshape(wanted.shape)
+    elif order.ndim == 1:
         found = xp.asarray(xp.searchsorted(order, wanted, where))
     else:
         found = xp.empty(wanted.shape, np.int64)
         for row in np.ndindex(order.shape[:-1]):
             found[row] = xp.searchsorted(order[row], wanted[row], where)
-    return wrap(found.astype(np.int32 if out_int32 else np.int64))
+    return wrap(found.astype(np.int32) if out_int32 else found)  # int64
 
 
 @export(method=False)

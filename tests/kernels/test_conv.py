@@ -28,6 +28,9 @@ CASES = {
     "groups": ((2, 12, 13, 15), (24, 3, 3, 3), (1, 1), (1, 1), (1, 1), 4),
     "depthwise": ((2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
     "depthwise_stride": ((2, 5, 19, 18), (5, 1, 3, 4), (2, 3), (1, 2), (1, 2), 5),
+    "depthwise_several": ((2, 4, 12, 9), (12, 1, 3, 3), (1, 1), (1, 1), (1, 1), 4),
+    "depthwise_padding": ((2, 3, 6, 7), (3, 1, 2, 2), (1, 1), (2, 3), (1, 1), 3),
+    "depthwise_large": ((1, 2, 60, 67), (2, 1, 3, 3), (1, 1), (1, 1), (1, 1), 2),
     "wide_dilation": ((1, 3, 60, 70), (3, 1, 3, 3), (1, 1), (20, 30), (20, 30), 3),
     "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
     "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
@@ -44,6 +47,7 @@ BATCH = ("1x1_padded", "stride", "everything", "groups", "few_channels", "less_t
 BATCH += ("one_pixel", "empty_batch")
 OTHERS += [(case, "batch_gemm") for case in BATCH]
 TILED = ("many_channels", "everything", "groups", "few_channels", "less_than_a_stride")
+TILED += ("depthwise", "depthwise_several", "depthwise_stride")
 OF_WEIGHTS = OTHERS
 OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
@@ -73,6 +77,32 @@ few = pytest.mark.few_on_gpu(
 @few
 @pytest.mark.parametrize(("case", "version"), [*SHIPPED, *OTHERS])
 def test_forward(device, version, case, rng):
+    check_forward(device, version, case, rng)
+
+
+@pytest.mark.parametrize("case", ["depthwise_stride", "depthwise_several", "depthwise_padding"])
+def test_forward_of_planes(device, case, rng):
+    check_forward(device, "plane", case, rng)
+
+
+def test_what_runs_for_one_input_channel_a_group(device, rng):
+    if device == "gpu":
+        pytest.skip("the versions of a CPU")
+    for case, expected in {
+        "depthwise": {"plane"},
+        "depthwise_several": {"plane", "tiled"},
+        "depthwise_stride": {"tiled"},
+        "depthwise_large": {"tiled"},
+    }.items():
+        x, w, _, g, options = make(rng, case)
+        with kernels.trace() as trace:
+            kernels.conv2d(x, w, None, *options, backend="numba")
+            kernels.conv2d_backward_data(g, w, x.shape, *options, backend="numba")
+        found = {version for name, version in trace.rows if name.startswith("conv2d")}
+        assert found & {"plane", "tiled", "direct", "implicit_gemm"} == expected, case
+
+
+def check_forward(device, version, case, rng):
     x, w, bias, _, options = make(rng, case)
     scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
     for b in (None, bias) if case in ("groups", "depthwise") else (bias,):
@@ -90,7 +120,7 @@ def test_tiles_of_other_processors(device, registers, case, rng, monkeypatch):
     monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(*registers))
     launchers = importlib.import_module("kernels.launchers.conv")
     monkeypatch.setattr(launchers, "_plans", Plans())
-    test_forward(device, None, case, rng)
+    check_forward(device, None, case, rng)
     test_backward_data(device, None, case, rng)
     test_backward_weight(device, None, case, rng)
 
@@ -206,6 +236,10 @@ def test_errors(device, rng):
         conv((2, 8, 8), (4, 2, 3, 3))
     with pytest.raises(ValueError, match="expected a version"):
         conv((1, 2, 8, 8), (4, 2, 3, 3), version="winograd")
+    with pytest.raises(ValueError, match="'plane' takes one input channel a group"):
+        conv((1, 2, 8, 8), (4, 2, 3, 3), version="plane")
+    with pytest.raises(ValueError, match="planes that fit in 24 KB, not 80 x 81"):
+        conv((1, 2, 80, 81), (2, 1, 3, 3), groups=2, version="plane")
     with pytest.raises(ValueError, match="bias of shape"):
         conv((1, 2, 8, 8), (4, 2, 3, 3), bias=put(normal(rng, 5), device))
     with pytest.raises(TypeError, match="one dtype"):

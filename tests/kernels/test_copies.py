@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import numba_cuda, reference
+from kernels import dispatch, numba_cuda, reference
+from kernels.launchers.common import Dialect
 from kernels.launchers.transpose import VERSIONS as LADDER
+from kernels.launchers.transpose import interleave
 from tests.kernels.helpers import BFLOAT16, DEVICES, check, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -36,6 +38,34 @@ def test_transpose_to_short_rows(device, rng):
             got = numba_cuda.transpose(there, axes)
             assert got.flags.c_contiguous
             np.testing.assert_array_equal(get(got), given.transpose(axes))
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 9])
+def test_few_rows_or_columns(count, backend, device, rng):
+    dtypes = [np.float32, np.float64, np.int16, np.bool_]
+    for dtype, length, batch in zip(dtypes, (33, 31, 17, 260), (1, 33, 5, 3), strict=True):
+        x = (normal(rng, (batch, count, length)) * 9).astype(dtype)
+        for given in (x, np.ascontiguousarray(x.transpose(0, 2, 1))):
+            with kernels.trace() as trace:
+                found = kernels.transpose(put(given, device), (0, 2, 1), backend=backend)
+            np.testing.assert_array_equal(get(found), given.transpose(0, 2, 1))
+            assert device == "gpu" or (("transpose", "few") in trace.rows) == (count <= 8)
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_phases_of_two_axes_are_interleaved(backend, device, rng):
+    dialect = Dialect(dispatch.DIALECTS[backend], dispatch.dialect(backend))
+    for shape in [
+        (3, 2, 2, 5, 33),
+        (2, 3, 3, 4, 7),
+        (5, 1, 2, 6, 8),
+        (2, 2, 1, 3, 4),
+        (4, 2, 9, 3, 2),
+    ]:
+        x = normal(rng, shape)
+        found = interleave(dialect, put(x, device))
+        np.testing.assert_array_equal(get(found), x.transpose(0, 3, 1, 4, 2))
 
 
 def test_transpose_every_order(device, rng):

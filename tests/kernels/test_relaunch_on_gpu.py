@@ -71,6 +71,8 @@ def linear(x, w, bias):
 
 CALLS = {
     "linear": (linear, (6, 10), (3, 10), (3,)),
+    "linear in parts": (linear, (16, 1200), (20, 1200), (20,)),
+    "a row by columns": (linear, (1, 300), (40, 300), (40,)),
     "softmax of a copy": (lambda x: x.T.softmax(1), (4, 6)),
     "several launches": (lambda x, w, bias: mg.nn.functional.layer_norm(x, (33,), w, bias),
                          (5, 33), (33,), (33,)),
@@ -95,7 +97,8 @@ def test_results_and_gradients_of_each_call_are_its_own(name, rng, backend):
             (out * out).sum().backward()
             results.append([out.detach(), *(t.grad for t in tensors)])
         for expected, found in zip(*results, strict=True):
-            np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+            near = 1e-4 * max(1.0, float(expected.abs().max()) / 30)  # sums of large terms
+            np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), rtol=1e-4, atol=near)
 
 
 def test_a_trace_sees_what_is_remembered(rng, backend):

@@ -1,0 +1,89 @@
+"""The launches of `plane`: a padded plane in shared memory, for one input channel a group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernels.launchers.common import Dialect, compute_dtype, empty, launcher, on_gpu
+from kernels.launchers.conv_planes import Geometry, Pair
+
+MOST_BYTES = 48 * 1024  # of shared memory, for the plane and as many sums
+MOST_TAPS, MOST_WITH_STRIDE = 25, 9  # of a kernel that is faster so on a CPU: a tap reads all again
+
+
+class Plane(NamedTuple):
+    """Rows of `width` elements; where the input begins, and how far apart its elements lie."""
+
+    rows: int
+    width: int
+    lead: Pair
+    apart: Pair
+
+    @property
+    def size(self) -> int:
+        """A power of two that holds it: few of them are compiled."""
+        return 1 << (self.rows * self.width - 1).bit_length()
+
+
+def _plane(geo: Geometry, backward: bool) -> Plane:
+    """That of x, or for backward-data that of g, of which each result reaches all of dx."""
+    if not backward:
+        rows, width = (geo.x_shape[2 + i] + 2 * geo.padding[i] for i in range(2))
+        return Plane(rows, width, geo.padding, (1, 1))
+    rows, width = (geo.x_shape[2 + i] + geo.reach(i) for i in range(2))
+    lead = geo.reach(0) - geo.padding[0], geo.reach(1) - geo.padding[1]
+    return Plane(rows, width, lead, geo.stride)
+
+
+def refusal(geo: Geometry, dtype, backward: bool) -> str | None:
+    """Why the kernel does not take a convolution or its backward-data; None where it does."""
+    (per_in, per_out), plane = geo.channels, _plane(geo, backward)
+    if per_in != 1 or (backward and per_out != 1):
+        return "takes one input channel a group, in backward-data one output channel, too"
+    if min(plane.lead) < 0:
+        return "takes no padding that is wider than the kernel's reach in backward-data"
+    if 2 * plane.size * compute_dtype(dtype).itemsize > MOST_BYTES:
+        return f"takes planes that fit in {MOST_BYTES // 2048} KB, not {plane.rows} x {plane.width}"
+    return None
+
+
+def pays(geo: Geometry, dtype, backward: bool) -> bool:
+    """Whether it is the fastest on a CPU. With a stride, forward computes results that are not
+    asked for, and backward-data multiplies zeros."""
+    taps, most = geo.w_shape[2] * geo.w_shape[3], MOST_TAPS
+    if geo.stride != (1, 1):
+        most = MOST_WITH_STRIDE if backward else 0
+    return taps <= most and refusal(geo, dtype, backward) is None
+
+
+def _convolution(dialect: Dialect, name: str, geo: Geometry, like, backward: bool, has_bias: bool):
+    """The function (w, x, bias) -> y, or (w, g, bias) -> dx."""
+    plane, stride = _plane(geo, backward), (1, 1) if backward else geo.stride
+    shape = geo.x_shape if backward else (geo.x_shape[0], geo.w_shape[0], *geo.out)
+    kernel = dialect.conv_direct.plane_forward(
+        *(dialect.common.scalar_type(like.dtype), geo.w_shape[2:], plane.apart, stride),
+        *(geo.dilation, backward, has_bias, plane.size),
+    )
+    block = (32, 8) if on_gpu(like) else (64, 1)
+    run = launcher(name, "plane", kernel, shape[0] * shape[1], block)
+    sizes = geo.channels[1], plane.rows * plane.width, plane.width, *plane.lead
+
+    def convolved(w, x, bias):
+        y = empty(shape, like.dtype, x)
+        planes, results = x.reshape(-1, *x.shape[2:]), y.reshape(-1, *shape[2:])
+        run(planes, w.reshape(len(w), -1), bias, results, *sizes)
+        return y
+
+    return convolved
+
+
+def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
+    """The function (w, x, bias) -> y."""
+    return _convolution(dialect, name, geo, like, False, has_bias)
+
+
+def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w) -> dx."""
+    convolved = _convolution(dialect, name, geo, like, True, False)
+    no_bias = empty((1,), like.dtype, like)
+    return lambda g, w: convolved(w, g, no_bias)
