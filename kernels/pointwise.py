@@ -285,6 +285,8 @@ define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
 define("silu", "x", "x / (1 + exp(-x))",
        "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))",
        domain="float", refuses="biu", activation=True)
+define("glu", "a b", "a / (1 + exp(-b))", "g / (1 + exp(-b))",
+       "g * a / (1 + exp(-b)) / (1 + exp(b))", domain="float", refuses="biu")
 define("gelu", "x", "0.5 * x * (1 + erf(x * 0.7071067811865476))",
        "g * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327)",
        domain="float", refuses="biu")

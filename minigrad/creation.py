@@ -227,6 +227,8 @@ def _array_of(value: int | None, shape: tuple[int, ...], dtype: np.dtype, where:
         return array
     with current.at(where):
         xp = device_module(where.type)
+        if value == 0:
+            return xp.zeros(shape, dtype)  # by memset
         return xp.empty(shape, dtype) if value is None else xp.full(shape, value, dtype)
 
 

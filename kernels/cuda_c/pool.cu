@@ -1,6 +1,7 @@
 // Max and average pooling over windows of the planes of x (planes, H, W), with gradients.
 //
 //   max_forward   one thread per result: the first maximum and its position; a NaN wins
+//   max_adaptive  the same over windows that divide the plane into rows and columns of results
 //   max_gather    gradient: one thread per element of dx asks every window that holds it
 //   max_owner     gradient: one thread writes a step of the stride and reads each window once
 //   max_scatter   windows that are not known: a block per plane adds each g where its index says
@@ -27,6 +28,32 @@ __global__ void max_forward(const T* x, T* y, long long* index, Sizes s) {
         for (int j = 0; j < KW; ++j) {
             const int v = ow * SW + j * DW - s.pad_w;
             if (!INSIDE && (h < 0 || h >= s.height || v < 0 || v >= s.width)) continue;
+            const A value = A(plane[h * s.width + v]);
+            if (at < 0 || value > best || (value != value && best == best)) {
+                best = value;
+                at = h * s.width + v;
+            }
+        }
+    }
+    const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
+    y[out] = T(best);
+    index[out] = at;
+}
+
+template <class T, class A>
+__global__ void max_adaptive(const T* x, T* y, long long* index, Sizes s) {
+    const int oh = blockIdx.y * blockDim.y + threadIdx.y;
+    const int ow = blockIdx.z * blockDim.x + threadIdx.x;
+    if (oh >= s.out_height || ow >= s.out_width) return;
+    const T* plane = x + blockIdx.x * (long long)s.height * s.width;
+    const int bottom = ((oh + 1) * s.height + s.out_height - 1) / s.out_height;
+    const int left = ow * s.width / s.out_width;
+    const int right = ((ow + 1) * s.width + s.out_width - 1) / s.out_width;
+    A best = A(0);
+    int at = -1;
+    for (int h = oh * s.height / s.out_height; h < bottom; ++h) {
+        #pragma unroll 4
+        for (int v = left; v < right; ++v) {
             const A value = A(plane[h * s.width + v]);
             if (at < 0 || value > best || (value != value && best == best)) {
                 best = value;

@@ -25,6 +25,15 @@ def max_forward(acc_t: str, window: Window, inside_always: bool) -> Kernel:
     return _kernel("max_forward", (0,), constants, arguments)
 
 
+def max_adaptive(acc_t: str) -> Kernel:
+    """kernel(x, y, index)."""
+
+    def arguments(x, y, index):
+        return x, y, index, _sizes(x, y)
+
+    return _kernel("max_adaptive", (0,), (acc_t,), arguments)
+
+
 def max_gather(acc_t: str, window: Window) -> Kernel:
     """kernel(g, index, dx, pad_h, pad_w)."""
 

@@ -83,3 +83,24 @@ def ravel(a):
 def ravel_in_memory_order(a):
     """A dense array (see `is_dense`) as a flat view."""
     return a.ravel("K")
+
+
+def borders(shape: Sequence[int], pads: tuple, mode: str) -> list[tuple[tuple, tuple]]:
+    """(border, what it copies) as indices of the array of this shape with pads (before, after) per
+    dimension, dimension after dimension: what is copied along one has the borders of those before.
+    mode: "reflect", "replicate" or "circular"."""
+    found = []
+    for d, (n, (a, b)) in enumerate(zip(shape, pads, strict=True)):
+        if mode == "reflect":
+            before, after = (2 * a, a), (a + n - 2, a + n - 2 - b)
+        elif mode == "circular":
+            before, after = (n, n + a), (a, a + b)
+        else:
+            before, after = (a, a + 1), (a + n - 1, a + n)
+        step = -1 if mode == "reflect" else 1
+        ends = ((slice(0, a), before), (slice(a + n, a + n + b), after))
+        for border, (start, stop) in [pair for pair, wide in zip(ends, (a, b)) if wide]:
+            source = slice(start, None if stop < 0 else stop, step)
+            lead = (slice(None),) * d
+            found.append(((*lead, border), (*lead, source)))
+    return found

@@ -25,6 +25,7 @@ from numpy import ndarray
 
 from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
+from kernels.launchers import copies
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
 from kernels.launchers.plans import Plans, check_places, place
@@ -159,7 +160,9 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         if flat and (out is None or out.flags.c_contiguous):
             launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
         else:
-            launch, arguments = _strided(dialect, expr, arrays, compute, result, shape, out)
+            launch, arguments = _copied(dialect, expr, arrays, compute, result, shape, out) or (
+                _strided(dialect, expr, arrays, compute, result, shape, out)
+            )
         known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
         names = (expr, dispatch.named("into", expr)) if known else (None, None)
         run = Single(launch, allocate, arguments, dialect, *names)
@@ -211,7 +214,7 @@ def _into_given(into: Callable, again: Callable, count: int) -> Callable:
 
 def _same_view(a, out) -> bool:
     """Whether two arrays are the same elements in the same order."""
-    name = "__cuda_array_interface__" if on_gpu(a) else "__array_interface__"
+    name = "__array_interface__" if type(a) is ndarray else "__cuda_array_interface__"
     start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
 
@@ -234,6 +237,21 @@ def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, shape) ->
         return (*flat, *operands[count:], out.ravel())
 
     return launch, arguments
+
+
+def _copied(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> tuple | None:
+    """As `_strided` for a copy in one dtype on a GPU, where the kernels are not of the table."""
+    x = arrays[0]
+    if expr is not TABLE["copy"] or dialect.name != "cupy" or type(x) in _SCALARS or not on_gpu(x):
+        return None
+    if not x.dtype == compute == result:
+        return None
+    fresh = out is None or out.flags.c_contiguous
+    found = copies.strided(dialect, x, shape, None if fresh else out)
+    if found is None:
+        return None
+    launch, views = found
+    return launch, lambda operands, out: views(operands[0], out)
 
 
 def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> tuple:

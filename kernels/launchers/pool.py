@@ -54,6 +54,8 @@ def _tiling(like, planes: int, height: int, width: int):
         bx = width  # rows of threads that are not full are not vectors on a CPU
     bx = wide_enough("pooling", width, bx)
     by = min(max(256 // bx, 1), 1 << max(height - 1, 0).bit_length())
+    while on_gpu(like) and bx < width and bx * by < 256:  # a block of few rows has long ones
+        bx *= 2
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 
@@ -154,6 +156,38 @@ def max_pool2d(
     options = (Window(tuple(kernel), tuple(stride), tuple(dilation)), tuple(padding), ceil_mode)
     key = (dialect, "max", type(x) is ndarray or place(x), x.shape, x.dtype, options)
     plan = _plans.get(key) or _plans.keep(key, _plan_max(dialect, x, *options))
+    return plan(x)
+
+
+def _plan_adaptive(dialect: Dialect, x, size: Pair):
+    """The function x -> (y, indices)."""
+    if x.ndim != 4 or min(size) < 1 or 0 in x.shape[2:]:
+        raise ValueError(f"adaptive_max_pool2d: expected x (N, C, H, W), got {x.shape}, for {size}")
+    if max(math.prod(x.shape[2:]), *(n * (m + 1) for n, m in zip(x.shape[2:], size))) >= 2**31:
+        raise ValueError(f"adaptive_max_pool2d: expected smaller images, got {x.shape}")
+    kernel = dialect.pool.max_adaptive(dialect.common.scalar_type(x.dtype))
+    tiling = _tiling(x, x.shape[0] * x.shape[1], *size)
+    run = launcher("adaptive_max_pool2d", "window", kernel, *tiling)
+    shape = (*x.shape[:2], *size)
+
+    def forward(x):
+        y, index = empty(shape, x.dtype, x), empty(shape, np.int64, x)
+        if y.size:
+            run(_planes(x), _planes(y), _planes(index))
+        return y, index
+
+    return forward
+
+
+def adaptive_max_pool2d(dialect: Dialect, x, size: Pair):
+    """Maxima of x (N, C, H, W) over windows from floor(i H / OH) up to ceil((i + 1) H / OH), as
+    in max_pool2d: values, and int64 positions in the H * W plane.
+
+    Raises ValueError for empty images.
+    """
+    size = int(size[0]), int(size[1])
+    key = (dialect, "adaptive", type(x) is ndarray or place(x), x.shape, x.dtype, size)
+    plan = _plans.get(key) or _plans.keep(key, _plan_adaptive(dialect, x, size))
     return plan(x)
 
 
@@ -338,6 +372,11 @@ def _cost_of_max(x, kernel, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=F
     return [(shape, x.dtype), (shape, np.dtype(np.int64))], math.prod(shape) * math.prod(kernel)
 
 
+def _cost_of_adaptive(x, size):
+    shape = (*x.shape[:2], *size)
+    return [(shape, x.dtype), (shape, np.dtype(np.int64))], x.size
+
+
 def _cost_of_avg(x, kernel, stride, padding=(0, 0), ceil_mode=False, *_, **__):
     shape = _shape(x, kernel, stride, padding, (1, 1), ceil_mode)
     return [(shape, x.dtype)], math.prod(shape) * math.prod(kernel)
@@ -376,10 +415,13 @@ def _cases(rng, versions):
         yield "avg_pool2d_backward", (g, shape, *options), {"count_include_pad": False}, 2
     for version in ("scatter", "plane"):
         yield "max_pool2d_backward", (g, index, shape), {"version": version}, 2
+    for size in ((7, 5), (1, 13)):
+        yield "adaptive_max_pool2d", (normal(rng, (2, 3, 33, 12)), size), {}, 1
 
 
 def _compiled(versions):
     x = ones(2, 4, 12, 12)
+    yield "adaptive_max_pool2d", (x, (5, 7)), {}
     for *window, padding in [  # tiling windows, overlapping ones, gaps, padding
         ((2, 2), (2, 2), (0, 0)),
         ((3, 3), (2, 2), (0, 0)),
@@ -402,6 +444,12 @@ FAMILY = Family(
     "pool",
     (
         Operation(max_pool2d, _cost_of_max, _problem, FORWARD),
+        Operation(
+            adaptive_max_pool2d,
+            _cost_of_adaptive,
+            lambda version: ((floats(2, 3, 12, 11), (5, 5)), {}),
+            FORWARD,
+        ),
         Operation(
             max_pool2d_backward, _cost_of_max_backward, _problem_of_max_backward, MAX_BACKWARD
         ),

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
 from kernels.families import Family, Operation, floats, like_first, normal, ones
+from kernels.launchers import copies
 from kernels.launchers.common import (
     BFLOAT16,
     Dialect,
     ceil_div,
     check_version,
+    compute_dtype,
     contiguous,
     empty,
     launcher,
+    namespace,
     on_gpu,
 )
-from kernels.launchers.layout import contiguous_strides, is_dense, merge
+from kernels.launchers.layout import borders, contiguous_strides, is_dense, merge
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.relaunch import MAX_OPERANDS, remembered
@@ -30,7 +34,12 @@ VERSIONS = {
     "tile": "through a tile of shared memory: both sides coalesced",
     "padded": "one more column in the tile: no bank conflicts",
 }
-BY_SHAPE = {"few": "few rows or columns: a thread moves one element of each"}
+ALL = {**VERSIONS, "few": "up to 8 rows or columns: a thread moves one element of each"}
+_BY_PART = {"rows": "each part as columns of the result, a block per tile"}
+CONCAT = {
+    "numba": _BY_PART,
+    "cupy": {**_BY_PART, "parts": "up to four parts in a launch, in the order of the result"},
+}
 TILE = 32
 ROWS = 8  # a block is TILE x ROWS threads: each moves TILE / ROWS elements
 SHORT = 8  # rows of fewer elements leave most threads of a warp idle
@@ -78,15 +87,20 @@ def transpose(
 
 def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> Callable:
     """Check the arguments and prepare a function of x."""
-    check_version("transpose", version, VERSIONS)
+    check_version("transpose", version, ALL)
     axes = [int(a) + x.ndim * (a < 0) for a in given]
     if sorted(axes) != list(range(x.ndim)):
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if version is None and not on_gpu(x) and matrix and _pays_few(*matrix):
+    few = matrix is not None and min(matrix[1:]) <= FEW
+    if few and (version == "few" or (version is None and _pays_few(x, *matrix))):
         return _few(dialect, matrix, shape, dtype)
-    if matrix and version is None and min(matrix[1:]) < SHORT and not on_gpu(x):
+    if version == "few":
+        raise ValueError(
+            f"transpose: version 'few' takes up to {FEW} rows or columns, got {x.shape}"
+        )
+    if matrix and version is None and min(matrix[1:]) < _least(dialect, x):
         matrix = None  # most of a tile would be empty
     if matrix is None:
         if version is not None:
@@ -94,7 +108,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
                 f"transpose: version {version!r} swaps the two last axes of (batch, rows, columns);"
                 f" shape {x.shape} with axes {given} is not of that form"
             )
-        if x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
+        on_cpu = not on_gpu(x) or dialect.name != "cupy"
+        if on_cpu and x.ndim and x.size and shape[-1] < min(SHORT, x.shape[-1]):
             return _scattered(dialect, axes, shape, dtype)
         return lambda x: pointwise(dialect, _COPY, x.transpose(axes), dtype=dtype)
     batch, rows, columns = matrix
@@ -114,9 +129,16 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
     return run
 
 
-def _pays_few(batch: int, rows: int, columns: int) -> bool:
-    shared = batch >= LINES or max(rows, columns) <= LONG
-    return shared and min(rows, columns) <= FEW
+def _pays_few(x, batch: int, rows: int, columns: int) -> bool:
+    """Whether a thread for few rows or columns is fastest: on a CPU, if there are enough blocks."""
+    return not on_gpu(x) and (batch >= LINES or max(rows, columns) <= LONG)
+
+
+def _least(dialect: Dialect, x) -> int:
+    """The rows or columns of a matrix that takes the way through tiles."""
+    if not on_gpu(x):
+        return SHORT
+    return copies.SHORT_COLUMNS if dialect.name == "cupy" else 0
 
 
 def _few(dialect: Dialect, matrix: tuple[int, int, int], shape: tuple[int, ...], dtype) -> Callable:
@@ -180,23 +202,27 @@ def _matrix(view, x) -> tuple[int, int, int] | None:
     return (batch, rows, columns) if fits and ceil_div(rows, TILE) < 65536 else None
 
 
-def concat(dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
+def concat(
+    dialect: Dialect, arrays: Sequence[np.ndarray], axis: int = 0, version: str | None = None
+) -> np.ndarray:
     """The arrays, of one dtype, one after the other along `axis`.
 
-    Raises ValueError for no arrays and for shapes that differ elsewhere, TypeError for dtypes that
-    differ, IndexError for an axis that is not there.
+    version: of those that the dialect has (default: on a GPU the fastest). Raises ValueError for no
+    arrays and for shapes that differ elsewhere, TypeError for dtypes that differ, IndexError for an
+    axis that is not there.
     """
+    check_version("concat", version, CONCAT[dialect.name])
     if not arrays:
         raise ValueError("concat: expected at least one array, got none")
-    return _concat(dialect, *arrays, axis=axis)
+    return _concat(dialect, *arrays, axis=axis, version=version)
 
 
 @remembered(MAX_OPERANDS)
-def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int) -> np.ndarray:
+def _concat(dialect: Dialect, *arrays: np.ndarray, axis: int, version: str | None) -> np.ndarray:
     first = arrays[0]
     where = type(first) is ndarray or place(first)
-    key = (dialect, where, axis, *[(a.shape, a.dtype) for a in arrays])
-    plan = _plans.get(key) or _plans.keep(key, _plan_concat(dialect, arrays, axis))
+    key = (dialect, where, axis, version, *[(a.shape, a.dtype) for a in arrays])
+    plan = _plans.get(key) or _plans.keep(key, _plan_concat(dialect, arrays, axis, version))
     return plan(arrays)
 
 
@@ -204,7 +230,12 @@ def _cpu_part(width: int) -> tuple[int, int]:
     return next((part for part in CPU_PARTS if width <= part[0]), CPU_PARTS[-1])
 
 
-def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
+def _gpu_part(width: int) -> tuple[int, int]:
+    columns = min(1 << (width - 1).bit_length(), PART[0])
+    return columns, math.prod(PART) // columns
+
+
+def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int, version: str | None) -> Callable:
     """Check the arguments and prepare a function of the arrays."""
     first = arrays[0]
     if not -first.ndim <= axis < first.ndim:
@@ -219,21 +250,42 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
     sizes, dtype = [a.shape[axis] for a in arrays], first.dtype
     shape = (*first.shape[:axis], sum(sizes), *first.shape[axis + 1 :])
     rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    parts, total, start = [], shape[axis] * inner, 0
-    for i, width in enumerate(size * inner for size in sizes):
-        if rows and width:
-            block = PART if on_gpu(first) else _cpu_part(width)
-            grid = ceil_div(width, block[0]) * ceil_div(rows, block[1])
-            kernel = dialect.transpose.concat_kernel(dtype)
-            call = launcher("concat", "rows", kernel, grid, block)
-            columns = (slice(None),) * axis + (slice(start // inner, (start + width) // inner),)
-            parts.append((call, i, width, start, columns))
-        start += width
+    lead, start, parts = (slice(None),) * axis, 0, []
+    for i, size in enumerate(sizes):
+        if rows and size * inner:
+            parts.append(Part(i, size * inner, start * inner, (*lead, slice(start, start + size))))
+        start += size
+    total = start * inner
+    fast = "parts" in CONCAT[dialect.name] and rows * total <= copies.MAX_INDEX
+    if (version or ("parts" if on_gpu(first) and fast else "rows")) == "parts":
+        return _several_at_once(dialect, dtype, shape, rows, total, parts)
+    return _one_by_one(dialect, dtype, shape, rows, total, parts, on_gpu(first))
+
+
+class Part(NamedTuple):
+    """An array of a concatenation that is not empty: which, the elements of a row, where these
+    begin in a row of the result, and the index of all of it there."""
+
+    array: int
+    width: int
+    start: int
+    columns: tuple
+
+
+def _one_by_one(
+    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, parts: list, gpu: bool
+) -> Callable:
+    calls = []
+    for part in parts:
+        block = _gpu_part(part.width) if gpu else _cpu_part(part.width)
+        grid = ceil_div(part.width, block[0]) * ceil_div(rows, block[1])
+        kernel = dialect.transpose.concat_kernel(dtype)
+        calls.append((launcher("concat", "rows", kernel, grid, block), *part))
 
     def run(arrays):
         out = empty(shape, dtype, arrays[0])
         flat = out.ravel()
-        for call, i, width, start, columns in parts:
+        for call, i, width, start, columns in calls:
             x = arrays[i]
             if not (x.flags.c_contiguous or is_dense(x)):  # a part of another array
                 pointwise(dialect, _COPY, x, dtype=dtype, out=out[columns])
@@ -243,6 +295,120 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int) -> Callable:
         return out
 
     return run
+
+
+def _several_at_once(
+    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, parts: list[Part]
+) -> Callable:
+    groups = [parts[i : i + copies.PARTS] for i in range(0, len(parts), copies.PARTS)]
+    calls = []
+    for group in groups:
+        widths = [part.width for part in group]
+        made = copies.parts(dialect, dtype, rows, widths, total, group[0].start)
+        places = [part.array for part in group]
+        calls.append((places + places[:1] * (copies.PARTS - len(places)), *made))
+
+    def run(arrays):
+        out = empty(shape, dtype, arrays[0])
+        if all(arrays[part.array].flags.c_contiguous for part in parts):
+            for places, call, argument in calls:
+                call(*[copies.whole(arrays[i]) for i in places], copies.whole(out), argument)
+        else:
+            for part in parts:
+                pointwise(dialect, _COPY, arrays[part.array], dtype=dtype, out=out[part.columns])
+        return out
+
+    return run
+
+
+def pad(
+    dialect: Dialect,
+    x: np.ndarray,
+    pads: Sequence[tuple[int, int]],
+    mode: str = "constant",
+    value: float = 0.0,
+) -> np.ndarray:
+    """x with (before, after) more elements per dimension: of the value, of "reflect" (about the
+    first and the last element), "replicate" (those) or "circular". With "constant" negative ones
+    crop.
+
+    Raises ValueError for other modes, and for a border that x is too short for.
+    """
+    pads = tuple([(int(a), int(b)) for a, b in pads])
+    if mode not in copies.MODES or len(pads) != x.ndim:
+        raise ValueError(
+            f"pad: expected a mode among {copies.MODES} and {x.ndim} pairs, got {mode!r}, {pads}"
+        )
+    for n, sides in zip(x.shape, pads):
+        most = {"reflect": n - 1, "circular": n}.get(mode, max(*sides, 0) if n else 0)
+        if (n + sum(sides) < 0) if mode == "constant" else min(sides) < 0 or max(sides) > most:
+            raise ValueError(f"pad: {sides} with mode {mode!r} does not fit a length of {n}")
+    return _padded(dialect, x, pads, mode, compute_dtype(x.dtype).type(value).item())
+
+
+@remembered(1)
+def _padded(dialect: Dialect, x, pads: tuple, mode: str, value: float | int | bool):
+    where = type(x) is ndarray or place(x)
+    key = (dialect, where, x.dtype, x.shape, x.strides, pads, mode)
+    plan = _plans.get(key) or _plans.keep(key, _plan_pad(dialect, x, pads, mode))
+    return plan(x, value)
+
+
+def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
+    """A function of x and the value."""
+    shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads)])
+    found = None
+    if dialect.name == "cupy" and x.size and 0 not in shape and (on_gpu(x) or x.flags.c_contiguous):
+        found = copies.bordered(dialect, x, shape, pads, mode)
+
+    def at_once(x, value):
+        launch, sides = found
+        out = empty(shape, x.dtype, x)
+        launch(copies.whole(x), copies.whole(out), value, sides)
+        return out
+
+    def in_parts(x, value):
+        out = empty(shape, x.dtype, x)
+        if mode == "constant":
+            pointwise(dialect, _COPY, value, dtype=x.dtype, out=out)
+        to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
+        source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])
+        pointwise(dialect, _COPY, x[(*source, ...)], dtype=x.dtype, out=out[(*to, ...)])
+        for border, inner in borders(x.shape, pads, mode) if mode != "constant" else ():
+            pointwise(dialect, _COPY, out[inner], dtype=x.dtype, out=out[border])
+        return out
+
+    return in_parts if found is None else at_once
+
+
+@remembered(1)
+def triangle(dialect: Dialect, x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray:
+    """The lower (j - i <= diagonal) or upper triangle of the last two dimensions, else zeros."""
+    x = contiguous(x)
+    where = type(x) is ndarray or place(x)
+    key = (dialect, where, x.dtype, x.shape, diagonal, lower)
+    plan = _plans.get(key) or _plans.keep(key, _plan_triangle(dialect, x, diagonal, lower))
+    return plan(x)
+
+
+def _plan_triangle(dialect: Dialect, x, diagonal: int, lower: bool) -> Callable:
+    """A function of contiguous x."""
+    found = None
+    if dialect.name == "cupy" and x.size:
+        found = copies.triangular(dialect, x, diagonal, lower)
+
+    def at_once(x):
+        launch, sizes = found
+        out = empty(x.shape, x.dtype, x)
+        launch(copies.whole(x), copies.whole(out), sizes)
+        return out
+
+    def chosen(x):
+        kept = namespace(x).tri(*x.shape[-2:], diagonal if lower else diagonal - 1, dtype=bool)
+        operands = (kept, x, 0) if lower else (kept, 0, x)
+        return pointwise(dialect, TABLE["where"], *operands, dtype=x.dtype)
+
+    return chosen if found is None else at_once
 
 
 def _cost_of_cast(x, dtype):
@@ -259,22 +425,40 @@ def _cost_of_concat(arrays, axis=0):
     return [(tuple(shape), arrays[0].dtype)], 0
 
 
+def _cost_of_pad(x, pads, mode="constant", value=0.0):
+    return [(tuple(n + a + b for n, (a, b) in zip(x.shape, pads)), x.dtype)], 0
+
+
+_BORDERS = ((2, 1), (0, 0), (3, 4))
+
+
 def _cases(rng, versions):
+    for mode in copies.MODES:
+        yield "pad", (normal(rng, (4, 3, 33)), _BORDERS, mode, 1.5), {}, 1
+    yield "triangle", (normal(rng, (3, 33, 31)), 1, True), {}, 1
     for version in VERSIONS:
         yield "transpose", (normal(rng, (3, 33, 40)), (0, 2, 1)), {"version": version}, 1
-    yield "transpose", (normal(rng, (3, 4, 33)), (0, 2, 1)), {}, 1
-    yield "transpose", (normal(rng, (3, 33, 4)), (0, 2, 1)), {}, 1
+    for shape in ((3, 4, 33), (3, 33, 4)):
+        yield "transpose", (normal(rng, shape), (0, 2, 1)), {"version": "few"}, 1
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
     yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
-    yield "concat", ([normal(rng, (3, 33)), normal(rng, (3, 5))], 1), {}, 1
+    for version in versions("concat"):
+        arrays = [normal(rng, (3, 33)), normal(rng, (3, 5))]
+        yield "concat", (arrays, 1), {"version": version}, 1
 
 
 def _compiled(versions):
     for version in versions("transpose"):
-        yield "transpose", (ones(3, 29, 43), (0, 2, 1)), {"version": version}
-    yield "transpose", (ones(3, 4, 43), (0, 2, 1)), {}
-    yield "transpose", (ones(3, 43, 4), (0, 2, 1)), {}
-    yield "concat", ([ones(29, 43), ones(29, 11)], 1), {}
+        for shape in ((3, 4, 43), (3, 43, 4)) if version == "few" else ((3, 29, 43),):
+            yield "transpose", (ones(*shape), (0, 2, 1)), {"version": version}
+    for version in versions("concat"):
+        yield "concat", ([ones(29, 43), ones(29, 11)], 1), {"version": version}
+    for mode in copies.MODES:
+        yield "pad", (ones(5, 3, 43), _BORDERS, mode), {}
+    for lower in (True, False):
+        yield "triangle", (ones(29, 44), 0, lower), {}
+    yield "copy", (ones(29, 43)[:, ::2],), {}
+    yield "copy", (ones(33, 3, 43).transpose(2, 1, 0),), {}
 
 
 FAMILY = Family(
@@ -284,14 +468,25 @@ FAMILY = Family(
             transpose,
             _cost_of_transpose,
             lambda version: ((floats(70, 3 if version == "few" else 66), (1, 0)), {}),
-            VERSIONS,
-            BY_SHAPE,
+            ALL,
         ),
         Operation(
             concat,
             _cost_of_concat,
             lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
-            {"rows": "each part as columns of the result, a block per tile"},
+            dialects=CONCAT,
+        ),
+        Operation(
+            pad,
+            _cost_of_pad,
+            lambda version: ((floats(9, 40), ((1, 1), (3, 3)), "reflect"), {}),
+            dialects={"numba": {}, "cupy": {"elements": "each finds where in x it lies"}},
+        ),
+        Operation(
+            triangle,
+            like_first(0),
+            lambda version: ((floats(40, 40), 0, True), {}),
+            dialects={"numba": {}, "cupy": {"elements": "reads what it keeps, in packs"}},
         ),
         Operation(copy, like_first(0)),
         Operation(cast, _cost_of_cast),

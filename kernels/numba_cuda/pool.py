@@ -56,6 +56,33 @@ def max_forward(acc_t, window: Window, inside_always: bool):
 
 
 @functools.cache
+def max_adaptive(acc_t):
+    """Grid (planes, row tiles, column tiles); x (planes, H, W), y and index (planes, OH, OW), whose
+    windows divide the plane."""
+
+    @cuda.jit
+    def adaptive_max_pool2d_window(x, y, index):
+        p = cuda.blockIdx.x
+        oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        rows, columns = y.shape[1], y.shape[2]
+        if oh < rows and ow < columns:
+            top, bottom = oh * x.shape[1] // rows, ((oh + 1) * x.shape[1] + rows - 1) // rows
+            left = ow * x.shape[2] // columns
+            right = ((ow + 1) * x.shape[2] + columns - 1) // columns
+            best, at = acc_t(0), -1
+            for h in range(top, bottom):
+                for v in range(left, right):
+                    value = acc_t(x[p, h, v])
+                    if at < 0 or ((not (value <= best)) and best == best):
+                        best, at = value, h * x.shape[2] + v
+            y[p, oh, ow] = best
+            index[p, oh, ow] = at
+
+    return adaptive_max_pool2d_window
+
+
+@functools.cache
 def max_gather(acc_t, window: Window):
     """Grid (planes, row tiles, column tiles) of dx (planes, H, W); g, index (planes, OH, OW)."""
     (kh, kw), (sh, sw), (dh, dw) = window

@@ -63,6 +63,23 @@ def max_pool2d(
 
 
 @traced
+def adaptive_max_pool2d(x: np.ndarray, size: Pair) -> tuple[np.ndarray, np.ndarray]:
+    """Maxima of x (N, C, H, W) over windows from floor(i H / OH) up to ceil((i + 1) H / OH), and
+    their int64 positions in the flattened H * W plane."""
+    shape, (height, width) = (*x.shape[:2], *size), x.shape[2:]
+    y, index = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    for oh, ow in np.ndindex(*size):
+        top, bottom = oh * height // size[0], -(-(oh + 1) * height // size[0])
+        left, right = ow * width // size[1], -(-(ow + 1) * width // size[1])
+        window = x[:, :, top:bottom, left:right].reshape(*shape[:2], -1)
+        best = window.astype(compute_dtype(x.dtype)).argmax(-1)
+        y[..., oh, ow] = np.take_along_axis(window, best[..., None], -1)[..., 0]
+        rows, columns = np.divmod(best, right - left)
+        index[..., oh, ow] = (top + rows) * width + left + columns
+    return y, index
+
+
+@traced
 def max_pool2d_backward(
     g: np.ndarray,
     indices: np.ndarray,

@@ -10,6 +10,7 @@ A program on the CPU pays for none of this: methods of tensors are wrapped when 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType, ModuleType
@@ -38,6 +39,8 @@ class Found:
 
 def cupy() -> Any:
     """CuPy; RuntimeError where it is not installed or finds no GPU."""
+    if Found.cupy is not None and sys.modules.get("cupy") is Found.cupy:
+        return Found.cupy
     try:
         import cupy as found
     except ImportError as error:
@@ -127,6 +130,8 @@ def at(device: Any) -> AbstractContextManager:
     if device.type != "cuda":
         return _NOTHING
     cuda = cupy().cuda
+    if not (Found.several or device.index):
+        return _THE_ONE
     count = cuda.runtime.getDeviceCount()
     if device.index is not None and device.index >= count:
         raise RuntimeError(f"CUDA error: invalid device ordinal: {device}, where {count} are found")

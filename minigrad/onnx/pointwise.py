@@ -169,6 +169,7 @@ OWN: dict[str, Callable] = {
     "sigmoid": _unary("Sigmoid"),
     "softsign": _unary("Softsign"),
     "silu": lambda x: x * x.apply("Sigmoid"),
+    "glu": lambda a, b: a * b.apply("Sigmoid"),
     "reciprocal": _unary("Reciprocal"),
     "leaky_relu": lambda x, slope: x.apply("LeakyRelu", alpha=float(slope)),
     "elu": _elu,

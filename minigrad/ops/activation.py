@@ -152,10 +152,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     check_floating("glu_cpu", input)
     if input.size(dim) % 2:
         raise RuntimeError(f"glu: expected an even size in dimension {dim}, got {input.size(dim)}")
-    if is_narrow(input._array):
-        return rounded_once(glu, input, dim)
-    a, b = input.chunk(2, dim)
-    return titled(a * sigmoid(b), "Glu")
+    return POINTWISE["glu"](*input.chunk(2, dim))
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

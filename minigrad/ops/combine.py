@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.layout import borders
 from minigrad import dtypes
 from minigrad._names import kind
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace, is_zero
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import expand, sizes
@@ -46,6 +47,8 @@ class PadConstant(Op):
 
     @staticmethod
     def forward(x: Any, pads: tuple, value: float) -> Any:
+        if on_gpu(x) and x.dtype.kind != "c":
+            return dispatch.active.pad(x, pads, "constant", value)
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
         xp = array_module(x)
         out = xp.zeros(shape, x.dtype) if is_zero(value) else xp.full(shape, value, x.dtype)
@@ -73,10 +76,12 @@ class PadByItself(Op):
 
     @staticmethod
     def forward(x: Any, pads: tuple, mode: str) -> Any:
+        if on_gpu(x) and x.dtype.kind != "c":
+            return dispatch.active.pad(x, pads, mode)
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
         out = array_module(x).empty(shape, x.dtype)
         out[tuple([slice(a, a + n) for n, (a, _) in zip(x.shape, pads, strict=True)])] = x
-        for border, source in _borders(x.shape, pads, mode):
+        for border, source in borders(x.shape, pads, mode):
             out[border] = out[source]
         return out
 
@@ -94,7 +99,7 @@ class AddBorders(Op):
     def forward(g: Any, pads: tuple, mode: str) -> Any:
         sizes = [n - a - b for n, (a, b) in zip(g.shape, pads, strict=True)]
         total = g.copy()
-        for border, source in reversed(_borders(sizes, pads, mode)):
+        for border, source in reversed(borders(sizes, pads, mode)):
             part = total[border]
             if mode == "replicate":
                 part = part.sum(axis=len(border) - 1, keepdims=True)
@@ -105,26 +110,6 @@ class AddBorders(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, pads: tuple, mode: str) -> tuple:
         return (PadByItself.apply(g, pads=pads, mode=mode),)
-
-
-def _borders(shape: Sequence[int], pads: tuple, mode: str) -> list[tuple[tuple, tuple]]:
-    """(border, what it copies) as indices of the padded array, dimension after dimension: what is
-    copied along one has the borders of those before."""
-    found = []
-    for d, (n, (a, b)) in enumerate(zip(shape, pads, strict=True)):
-        if mode == "reflect":
-            before, after = (2 * a, a), (a + n - 2, a + n - 2 - b)
-        elif mode == "circular":
-            before, after = (n, n + a), (a, a + b)
-        else:
-            before, after = (a, a + 1), (a + n - 1, a + n)
-        step = -1 if mode == "reflect" else 1
-        ends = ((slice(0, a), before), (slice(a + n, a + n + b), after))
-        for border, (start, stop) in [pair for pair, wide in zip(ends, (a, b)) if wide]:
-            source = slice(start, None if stop < 0 else stop, step)
-            lead = (slice(None),) * d
-            found.append(((*lead, border), (*lead, source)))
-    return found
 
 
 class Triangle(Op):
@@ -141,6 +126,8 @@ class Triangle(Op):
 
     @staticmethod
     def forward(x: Any, diagonal: int, lower: bool) -> Any:
+        if on_gpu(x) and x.dtype.kind != "c":
+            return dispatch.active.triangle(x, int(diagonal), lower)
         kept = _inside(array_module(x), x.shape[-2], x.shape[-1], diagonal, lower)
         return dispatch.active.pointwise(_WHERE, kept, x, 0, dtype=x.dtype)
 
@@ -276,7 +263,10 @@ def repeat_interleave(
     it is known."""
     if dim is None:
         input, dim = input.reshape(-1), 0
-    n = input._array.shape[normalize_dim(dim, input._array.ndim)]
+    place = normalize_dim(dim, input._array.ndim)
+    n = input._array.shape[place]
+    if type(repeats) is int and repeats >= 0 and output_size is None and on_gpu(input._array):
+        return repeated_along(input, {place: repeats})
     counts = np.asarray(repeats.cpu()._array if isinstance(repeats, Tensor) else repeats)
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(
@@ -291,6 +281,15 @@ def repeat_interleave(
             f"repeat_interleave: expected output_size to be {places.size}, got {output_size}"
         )
     return input.index_select(dim, wrap(array_module(input._array).asarray(places)))
+
+
+def repeated_along(input: Tensor, counts: dict[int, int]) -> Tensor:
+    """Each slice along some dimensions repeated, by dimension, in one copy."""
+    shape = input._array.shape
+    spaced = [m for d, n in enumerate(shape) for m in ((n, 1) if d in counts else (n,))]
+    wide = [m for d, n in enumerate(shape) for m in ((n, counts[d]) if d in counts else (n,))]
+    result = [n * counts.get(d, 1) for d, n in enumerate(shape)]
+    return expand(input.reshape(spaced), wide).reshape(result)
 
 
 def _triangle(name: str, lower: bool) -> None:

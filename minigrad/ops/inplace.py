@@ -20,6 +20,7 @@ from minigrad._overlap import check_apart, check_no_overlap
 from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number, onto
+from minigrad.ops.views import overwrite
 from minigrad.tensor import FUNCTIONS, Tensor, View, export, type_name, wrap
 
 
@@ -153,7 +154,7 @@ def write(target: Tensor, array: Any) -> None:
         if is_zero(array) and _is_large(target._array):
             target._array.view(np.uint8).fill(0)  # by memset
         else:
-            target._array[...] = array
+            overwrite(target._array, array)
     else:
         mode.recorder.write(target._array, array)
     target._counter[0] += 1

@@ -10,7 +10,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops import repeated
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.matmul import matmul
@@ -54,6 +54,27 @@ class MaxPool2d(Op):
         arrays, name = (g._array, indices._array), "max_pool2d_backward"
         found = repeated.run(name, *arrays, **options, dilation=dilation)
         return (wrap(found),)
+
+
+class AdaptiveMaxPool2d(Op):
+    """Maximum over windows that divide the planes: (y, positions in the flattened H * W plane)."""
+
+    repeats = True
+    saves = ()
+    saves_outputs = (1,)
+    grad_name = "AdaptiveMaxPool2DBackward0"
+
+    @staticmethod
+    def forward(x: Any, size: Pair) -> Any:
+        return dispatch.active.adaptive_max_pool2d(x, size)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, size: Pair) -> tuple:
+        (indices,) = ctx.tensors()
+        n, c, h, w = ctx.shapes[0]
+        zeros = wrap(array_module(g._array).zeros((n, c, h * w), g._array.dtype))
+        flat = zeros.scatter_add(2, indices.flatten(2), g.flatten(2))
+        return (flat.reshape(n, c, h, w),)
 
 
 class AvgPool2d(Op):
@@ -317,6 +338,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     oh, ow = target_size("adaptive_max_pool2d", output_size, (h, w))
     if h % oh == 0 and w % ow == 0:
         y, indices = max_pool2d(x, (h // oh, w // ow), return_indices=True)
+    elif on_gpu(x._array) and mode.observer is None:
+        y, indices = AdaptiveMaxPool2d.apply(x, size=(oh, ow))
     else:
         y, indices = _unequal_maxima(x, oh, ow, return_indices)
     if input._array.ndim == 3:

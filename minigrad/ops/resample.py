@@ -8,6 +8,7 @@ it would be zeros, factors of what is selected by index.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.autograd.mode import autocasts
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
+from minigrad.ops.combine import repeated_along
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import averaging
@@ -96,13 +98,16 @@ def interpolate(
     if scale_factor is not None and not recompute_scale_factor:
         same = isinstance(scale_factor, Sequence)
         factors = scale_factor if same else [scale_factor] * len(lengths)
+    repeats = {}
     for i, (n, m, factor) in enumerate(zip(lengths, target, factors, strict=True)):
         step, dim = _step(mode, n, m, factor, align_corners), i + 2
-        if antialias:
+        if mode.startswith("nearest") and on_gpu(input._array) and _repeats(n, m, step, mode):
+            repeats[dim] = m // n
+        elif antialias:
             input = _weighted(input, dim, _antialiased(n, m, step, mode))
         else:
             input = _along(input, dim, n, m, step, mode, bool(align_corners))
-    return input
+    return repeated_along(input, repeats) if repeats else input
 
 
 def _step(mode: str, n: int, m: int, factor: float | None, align_corners: bool | None) -> float:
@@ -112,16 +117,27 @@ def _step(mode: str, n: int, m: int, factor: float | None, align_corners: bool |
     return 1 / factor if factor else n / m
 
 
+def _nearest(n: int, m: int, step: float, mode: str) -> np.ndarray:
+    """Which of n elements each of m takes."""
+    offset = 0.5 if mode == "nearest-exact" else 0.0
+    chosen = np.floor((np.arange(m) + offset).astype(np.float32) * np.float32(step))
+    return chosen.astype(np.int64).clip(0, n - 1)
+
+
+@functools.lru_cache
+def _repeats(n: int, m: int, step: float, mode: str) -> bool:
+    """Whether each of n elements is taken equally often, by neighbours."""
+    return m % n == 0 and bool((_nearest(n, m, step, mode) == np.arange(m) // (m // n)).all())
+
+
 def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned: bool) -> Tensor:
     """One dimension of n elements resampled to m."""
     positions = np.arange(m)
     if mode.startswith("nearest"):
-        offset = 0.5 if mode == "nearest-exact" else 0.0
-        chosen = np.floor((positions + offset).astype(np.float32) * np.float32(step))
-        chosen = chosen.astype(np.int64).clip(0, n - 1)
-        if (chosen == positions).all() and n == m:
+        taken = _nearest(n, m, step, mode)
+        if (taken == positions).all() and n == m:
             return x
-        return x.index_select(dim, wrap(array_module(x._array).asarray(chosen)))
+        return x.index_select(dim, wrap(array_module(x._array).asarray(taken)))
     if mode == "area":
         return matmul(x.movedim(dim, -1), averaging(n, m, x).t()).movedim(-1, dim)
     centres = positions * step if aligned else (positions + 0.5) * step - 0.5

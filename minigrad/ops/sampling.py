@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import minigrad
+from kernels import dispatch
 from minigrad.autograd.mode import autocasts, no_grad
+from minigrad.autograd.mode import mode as state
+from minigrad.autograd.node import Op
+from minigrad.backends import on_gpu
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -61,6 +65,9 @@ def grid_sample(
     """
     dims = input._array.ndim - 2
     _check_grid(input, grid, dims, mode, padding_mode)
+    if _has_kernel(input, grid) and dims == 2 and mode != "bicubic":
+        options = {"padding_mode": padding_mode, "align_corners": bool(align_corners)}
+        return GridSample.apply(input, grid, mode=mode, **options)
     size = input._array.shape[2:]
     places = [
         _unnormalised(grid[..., d], n, bool(align_corners)) for d, n in enumerate(reversed(size))
@@ -81,6 +88,24 @@ def grid_sample(
         input,
         [[(low, low + 1 - p), (low + 1, p - low)] for p, low in zip(places, lower, strict=True)],
     )
+
+
+class GridSample(Op):
+    """`grid_sample` of images in one launch, without a gradient."""
+
+    repeats = True
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
+        return dispatch.active.grid_sample(x, grid, mode, padding_mode, align_corners)
+
+
+def _has_kernel(*tensors: Tensor) -> bool:
+    """Whether they lie on a GPU (a CPU is faster without), and neither a gradient is asked for nor
+    a program of other operations (`onnx.export`)."""
+    needed = state.enabled and any(x.requires_grad for x in tensors)
+    return on_gpu(tensors[0]._array) and not needed and state.observer is None
 
 
 def _check_grid(input: Tensor, grid: Tensor, dims: int, mode: str, padding_mode: str) -> None:

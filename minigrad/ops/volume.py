@@ -151,13 +151,13 @@ def _joined(
     """The maxima of a volume of `shape` (N, C, D, H, W), whose place is `inner` in the planes, then
     `outer` along the depth; with the places in the flattened D * H * W if `both`."""
     n, c, depth, height, width = shape
+    y = y.reshape(n, c, *size) if has_batch else y.reshape(c, *size)
+    if not both:
+        return y
     plane = size[1] * size[2]
     outer = outer.reshape(n, c, math.prod(size))
     at = inner.reshape(n, c, depth * plane).gather(2, outer) + outer // plane * (height * width)
-    y, at = y.reshape(n, c, *size), at.reshape(n, c, *size)
-    if not has_batch:
-        y, at = y.squeeze(0), at.squeeze(0)
-    return (y, at) if both else y
+    return y, at.reshape(y._array.shape)
 
 
 @export(method=False)

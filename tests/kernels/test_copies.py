@@ -47,10 +47,17 @@ def test_few_rows_or_columns(count, backend, device, rng):
     for dtype, length, batch in zip(dtypes, (33, 31, 17, 2049), (1, 33, 5, 3), strict=True):
         x = (normal(rng, (batch, count, length)) * 9).astype(dtype)
         for given in (x, np.ascontiguousarray(x.transpose(0, 2, 1))):
+            there = put(given, device)
             with kernels.trace() as trace:
-                found = kernels.transpose(put(given, device), (0, 2, 1), backend=backend)
+                found = kernels.transpose(there, (0, 2, 1), backend=backend)
             np.testing.assert_array_equal(get(found), given.transpose(0, 2, 1))
             assert device == "gpu" or (("transpose", "few") in trace.rows) == (count <= 8)
+            if count > 8:
+                with pytest.raises(ValueError, match="takes up to 8 rows or columns"):
+                    kernels.transpose(there, (0, 2, 1), version="few", backend=backend)
+                continue
+            found = kernels.transpose(there, (0, 2, 1), version="few", backend=backend)
+            np.testing.assert_array_equal(get(found), given.transpose(0, 2, 1))
 
 
 @pytest.mark.parametrize("backend", ["numba", "cupy"])

@@ -35,7 +35,7 @@ HELPERS |= {
     "expression",
     "layout",
 }
-HELPERS |= {"plans", "relaunch", "relaunch_on_gpu"}
+HELPERS |= {"copies", "plans", "relaunch", "relaunch_on_gpu"}
 every_family = pytest.mark.parametrize("family", declared().values(), ids=lambda f: f.name)
 
 
@@ -143,11 +143,13 @@ def test_unknown_versions():
 class OnGpu:
     """Stands for CuPy's array: NumPy's, said to lie on a GPU of some number."""
 
-    __cuda_array_interface__ = None
-
     def __init__(self, array: np.ndarray, number: int) -> None:
         self.array = array
         self.device = SimpleNamespace(id=number, compute_capability="80")
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        return self.array.__array_interface__
 
     def _like(self, value):
         return OnGpu(value, self.device.id) if isinstance(value, np.ndarray) else value

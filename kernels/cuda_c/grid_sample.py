@@ -1,0 +1,15 @@
+"""The kernel of grid_sample.cu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels.cuda_c.common import Kernel, as_passed, family, scalar_type, storage_type
+
+_kernel = family("grid_sample.cu")
+
+
+def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool) -> Kernel:
+    """kernel(x, grid, out, count, points, channels, height, width), all arrays flat."""
+    constants = (storage_type(dtype), scalar_type(dtype), linear, padding, aligned)
+    return _kernel("grid_sample", (), constants, as_passed)

@@ -1,0 +1,85 @@
+"""Values of images at points: both dialects beside the reference, and beside torch."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import kernels
+import minigrad as m
+from kernels import dispatch, reference
+from kernels.launchers.grid_sample import MODES, PADDING
+from tests.kernels.helpers import BFLOAT16, DEVICES, get, normal, put
+
+OPTIONS = list(itertools.product(MODES, PADDING, (False, True)))
+SHAPES = [((2, 3, 5, 7), (3, 4)), ((1, 9, 33, 31), (31, 33)), ((3, 17, 1, 1), (1, 5))]
+
+
+def points(rng, *shape: int) -> np.ndarray:
+    return (rng.random((*shape, 2)) * 5 - 2.5).astype(np.float32)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("mode, padding, aligned", OPTIONS)
+def test_both_dialects(backend, mode, padding, aligned, device, rng):
+    dialect = dispatch.dialect(backend)
+    for shape, size in SHAPES:
+        x, grid = normal(rng, shape), points(rng, shape[0], *size)
+        want = reference.grid_sample(x, grid, mode, padding, aligned)
+        got = dialect.grid_sample(put(x, device), put(grid, device), mode, padding, aligned)
+        np.testing.assert_allclose(get(got), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
+def test_other_dtypes_and_layouts(dtype, device, rng):
+    x, grid = normal(rng, (2, 6, 8, 5)).astype(dtype), points(rng, 2, 4, 3).astype(dtype)
+    views = x[:, ::2].transpose(0, 1, 3, 2), grid[:, :, ::-1]
+    want = reference.grid_sample(*views).astype(float)
+    for backend in ("numba", "cupy"):
+        got = dispatch.dialect(backend).grid_sample(*[put(v, device) for v in views])
+        assert got.dtype == dtype
+        tolerance = 1e-9 if dtype == np.float64 else 2e-2
+        np.testing.assert_allclose(get(got).astype(float), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_numbers_that_are_none_and_nothing(device, rng):
+    """No number gives no number; outside nothing is read, not even a NaN."""
+    x = np.full((1, 1, 2, 2), np.nan, np.float32)
+    far = np.full((1, 1, 1, 2), 9, np.float32)
+    for backend in ("numba", "cupy"):
+        dialect = dispatch.dialect(backend)
+        assert get(dialect.grid_sample(put(x, device), put(far, device))) == 0
+        none = dialect.grid_sample(put(np.ones_like(x), device), put(far * np.nan, device))
+        assert np.isnan(get(none)).all()
+        empty = dialect.grid_sample(put(x, device), put(far[:, :0], device))
+        assert empty.shape == (1, 1, 0, 1)
+
+
+def test_what_does_not_fit():
+    x, grid = np.ones((2, 3, 4, 5), np.float32), np.ones((2, 3, 4, 2), np.float32)
+    for args in ((x, grid[:1]), (x, grid[..., :1]), (x, grid, "cubic"), (x, grid, "nearest", "no")):
+        with pytest.raises(ValueError, match="grid_sample: "):
+            kernels.grid_sample(*args)
+    with pytest.raises(TypeError, match="one dtype"):
+        kernels.grid_sample(x, grid.astype(np.float64))
+
+
+@pytest.mark.parametrize("mode, padding, aligned", OPTIONS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_values_are_torchs_with_and_without_a_gradient(torch, device, mode, padding, aligned, rng):
+    x, grid = normal(rng, (2, 3, 5, 7)), points(rng, 2, 4, 6)
+    options = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
+    sample = torch.nn.functional.grid_sample
+    want = sample(torch.from_numpy(x), torch.from_numpy(grid), **options).numpy()
+    for needed in (False, True):
+        image = m.tensor(x, requires_grad=needed, device="cuda" if device == "gpu" else "cpu")
+        with dispatch.trace() as trace:
+            got = m.nn.functional.grid_sample(image, m.tensor(grid, device=image.device), **options)
+        assert got.requires_grad == needed
+        assert (("grid_sample", "points") in trace.rows) == (device == "gpu" and not needed)
+        np.testing.assert_allclose(got.detach().cpu().numpy(), want, rtol=1e-4, atol=1e-5)
