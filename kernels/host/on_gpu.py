@@ -162,8 +162,9 @@ def _word_kind(kind: type | str | None, arg: Any) -> str | None:
     """What `DriverLaunch.writer` calls a parameter of one word; None for a structure."""
     if isinstance(kind, str) and isinstance(arg, np.generic | np.ndarray):
         return None
-    floating = isinstance(kind, type) and np.issubdtype(kind, np.floating)
-    return kind.__name__ if floating else "integer"
+    if isinstance(kind, type) and np.issubdtype(kind, np.floating):
+        return kind.__name__
+    return "integer"
 
 
 def _numbers(value: Any) -> tuple[int, ...]:

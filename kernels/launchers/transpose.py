@@ -93,9 +93,9 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    few = matrix is not None and min(matrix[1:]) <= FEW
-    if few and (version == "few" or (version is None and _pays_few(x, *matrix))):
-        return _few(dialect, matrix, shape, dtype)
+    if matrix is not None and min(matrix[1:]) <= FEW:
+        if version == "few" or (version is None and _pays_few(x, *matrix)):
+            return _few(dialect, matrix, shape, dtype)
     if version == "few":
         raise ValueError(
             f"transpose: version 'few' takes up to {FEW} rows or columns, got {x.shape}"
@@ -144,10 +144,11 @@ def _least(dialect: Dialect, x) -> int:
 def _few(dialect: Dialect, matrix: tuple[int, int, int], shape: tuple[int, ...], dtype) -> Callable:
     """The function of x (batch, rows, columns) where rows or columns are few."""
     batch, rows, columns = matrix
+    more: tuple[int, ...] = ()
     if rows < columns:
         kernel, more = dialect.transpose.few_rows_kernel(dtype, rows), (1, 1)
     else:
-        kernel, more = dialect.transpose.few_columns_kernel(dtype, columns), ()
+        kernel = dialect.transpose.few_columns_kernel(dtype, columns)
     length = max(rows, columns)
     call = _by_lines(kernel, batch)
 
