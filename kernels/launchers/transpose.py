@@ -93,9 +93,8 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
         raise ValueError(f"transpose: axes {given} are no permutation of {x.ndim} dimensions")
     view = x.transpose(axes)
     shape, dtype, matrix = view.shape, x.dtype, _matrix(view, x)
-    if matrix is not None and min(matrix[1:]) <= FEW:
-        if version == "few" or (version is None and _pays_few(x, *matrix)):
-            return _few(dialect, matrix, shape, dtype)
+    if matrix and min(matrix[1:]) <= FEW and (version == "few" or _pays_few(x, version, *matrix)):
+        return _few(dialect, matrix, shape, dtype)
     if version == "few":
         raise ValueError(
             f"transpose: version 'few' takes up to {FEW} rows or columns, got {x.shape}"
@@ -129,9 +128,10 @@ def _plan(dialect: Dialect, x, given: tuple[int, ...], version: str | None) -> C
     return run
 
 
-def _pays_few(x, batch: int, rows: int, columns: int) -> bool:
+def _pays_few(x, version: str | None, batch: int, rows: int, columns: int) -> bool:
     """Whether a thread for few rows or columns is fastest: on a CPU, if there are enough blocks."""
-    return not on_gpu(x) and (batch >= LINES or max(rows, columns) <= LONG)
+    shared = batch >= LINES or max(rows, columns) <= LONG
+    return version is None and not on_gpu(x) and shared
 
 
 def _least(dialect: Dialect, x) -> int:
