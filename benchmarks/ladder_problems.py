@@ -195,7 +195,7 @@ PROBLEMS = [
         "sort",
         {"cpu": (256, 1024), "gpu": (4096, 4096)},
         lambda rng, *shape: (normal(rng, *shape),),
-        lambda torch, x: lambda: torch.sort(x, -1, stable=True),
+        lambda torch, x: lambda: torch.sort(x, dim=-1, stable=True),
         numpy=lambda x: np.argsort(x, -1, kind="stable"),
     ),
     Problem(

@@ -501,8 +501,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     xp, shape = array_module(input._array), input._array.shape
     gradients = mode.enabled and (input.requires_grad or source.requires_grad)  # each slice has one
     if not (place or gradients) and source._array.size and runs_on_gpu(input._array):
-        rows = positions.reshape(-1, *[1] * (len(shape) - 1))
-        return Scatter.apply(input, wrap(rows).expand(source._array.shape), source, dim=0)
+        rows, result = positions.reshape(-1, *[1] * (len(shape) - 1)), input.detach().clone()
+        rows = xp.broadcast_to(rows, source._array.shape)
+        dispatch.active.scatter(result._array, 0, rows, source._array, out=result._array)
+        return result
     if place or gradients or not source._array.size or input._array.dtype.kind == "c":
         flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
         return Put.apply(input, source, index=flat, accumulate=False)

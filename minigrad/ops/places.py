@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
-from kernels.pointwise import TABLE
 from minigrad import dtypes
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.backends import array_module, on_gpu
@@ -118,23 +116,19 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     least = there and read(dispatch.active.reduce("min", array), "item")
     if array.ndim != 1 or (array.size and (least if there else array.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    counts = (_counts_on_gpu if there else array_module(array).bincount)(array, w, minlength)
+    if there and w is not None:
+        counts = _weights_on_gpu(array, w, minlength)
+    else:
+        counts = array_module(array).bincount(array, w, minlength)
     narrow = w is not None and w.dtype == np.float32
     return wrap(counts.astype(np.float32) if narrow else counts)
 
 
-def _counts_on_gpu(array: Any, weights: Any, minlength: int) -> Any:
-    """`numpy.bincount` of numbers that are not negative: additions by index. Counts are added up in
-    32 bits where these are enough, which is half as much to read."""
-    most = read(dispatch.active.reduce("max", array), "item")
-    short = np.int32 if array.size < 1 << 31 else np.int64
-    dtype = np.dtype(short if weights is None else np.float64)
-    xp, filled = array_module(array), functools.partial(dispatch.active.pointwise, TABLE["copy"])
-    zeros = filled(0, dtype=dtype, out=xp.empty(max(most + 1, minlength), dtype))
-    if weights is None:
-        weights = filled(1, dtype=dtype, out=xp.empty(array.shape, dtype))
-    counts = dispatch.active.scatter_add(zeros, 0, array, weights.astype(dtype, copy=False))
-    return counts.astype(np.int64) if dtype.kind == "i" else counts
+def _weights_on_gpu(array: Any, weights: Any, minlength: int) -> Any:
+    """`numpy.bincount` with weights, of numbers that are not negative: additions by index."""
+    most, dtype = read(dispatch.active.reduce("max", array), "item"), np.dtype(np.float64)
+    sums = array_module(array).zeros(max(most + 1, minlength), dtype)
+    return dispatch.active.scatter_add(sums, 0, array, weights.astype(dtype, copy=False))
 
 
 @export()

@@ -131,6 +131,9 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     if descending:
         array = array[(*whole, _BACKWARDS)]
     xp = array_module(array)
+    if xp is not np and array.dtype.kind == "f":
+        # CuPy sorts by bits: NaN with a sign would be the least, and -0 less than 0.
+        array = xp.nan_to_num(array + array.dtype.type(0), True, np.nan, np.inf, -np.inf)
     found = array.argsort(dim, "stable") if xp is np else xp.argsort(array, axis=dim, kind="stable")
     if descending:
         end = None if count is None else -count - 1
