@@ -71,12 +71,13 @@ def test_a_ladder(capsys, tmp_path):
     status, out, _ = lab(capsys, "transpose", "--json", tmp_path / "t.json")
     assert status == 0
     listings, _, summary = out.partition("── transpose\n")
-    assert listings.count("no races, no errors") == 3
+    assert listings.count("no races, no errors") == 4
     assert "tile[tx, k]" in listings and "!" in listings
     assert [line.split()[0] for line in summary.split("\n\n")[0].splitlines()[2:]] == [
         "naive",
         "tile",
         "padded",
+        "few",
     ]
     assert json.loads((tmp_path / "t-2.json").read_text())["name"] == "transpose_tile"
 

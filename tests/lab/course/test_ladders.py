@@ -73,7 +73,7 @@ def test_every_family_has_a_problem():
 def test_a_ladder_is_summed_up():
     profiles = list(ladders.profile_versions("transpose"))
     table = ladders.summary(profiles).splitlines()
-    assert [line.split()[0] for line in table] == ["version", "naive", "tile", "padded"]
+    assert [line.split()[0] for line in table] == ["version", "naive", "tile", "padded", "few"]
     ways = [line.split()[-1] for line in table[2:]]
     assert float(ways[0][1:]) > 10 and ways[1] == "x1"
     assert profiles[0].problem.text == "transpose(float32[70, 66], (1, 0), version=naive)"
