@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from pathlib import Path
 
@@ -88,8 +89,9 @@ def test_what_a_gpu_would_misread_is_refused(launches):
 
 @pytest.mark.parametrize("file", sorted(p.name for p in Path(cuda_c.__file__).parent.glob("*.cu")))
 def test_the_types_of_our_kernels_numbers_are_known(file):
+    structures = {"__grid_constant__ TensorMap", *re.findall(r"^struct (\w+)", source(file), re.M)}
     for name, parameters in kernels(source(file)).items():
         for parameter in parameters:
-            kind = _kind(parameter, {"A": "float"})  # A: what a template computes in
-            structures = ("Sizes", "__grid_constant__ TensorMap")
+            # A: what a template computes in; U: what it counts in
+            kind = _kind(parameter, {"A": "float", "U": "unsigned"})
             assert kind is None or isinstance(kind, type) or kind in structures, (name, parameter)
