@@ -190,7 +190,7 @@ def embedding_backward(
     if version in MODES and index.size and _kernels_check(dialect, "embedding_backward", index):
         low, shape = -num_rows if negative else 0, (num_rows, g.shape[-1])
         with _expected("embedding_backward", index, num_rows, negative) as (record, number):
-            return _added_there(dialect, g, index, record, number, low, shape)
+            return _added_there(dialect, g, index, record, number, low, shape, "embedding_backward")
     index = _checked(dialect, "embedding_backward", index, num_rows, negative)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
@@ -288,17 +288,21 @@ def _rows_there(dialect: Dialect, weight, index, record, number: int, low: int):
     """As `_rows`; numbers from `low` on count."""
     out = empty((*index.shape, weight.shape[1]), weight.dtype, weight)
     if out.size:
-        _move_rows(dialect, "take", weight, index, out, (record, number, low), weight.shape)
+        row, check = ("embedding", "rows"), (record, number, low)
+        _move_rows(dialect, row, "take", weight, index, out, check, weight.shape)
     return out
 
 
 @remembered(4)
-def _added_there(dialect: Dialect, g, index, record, number: int, low: int, shape: tuple):
+def _added_there(
+    dialect: Dialect, g, index, record, number: int, low: int, shape: tuple, name: str
+):
     """Rows of g, or elements, added at index to zeros of a shape (size, width)."""
     out = empty(shape, sum_dtype("atomic", g.dtype), g)
     pointwise(dialect, TABLE["copy"], 0, dtype=out.dtype, out=out)
     if g.size:
-        _move_rows(dialect, "add", g, index, out, (record, number, low), shape)
+        check = record, number, low
+        _move_rows(dialect, (name, "atomic"), "add", g, index, out, check, shape)
     return out if out.dtype == g.dtype else cast(dialect, out, g.dtype)
 
 
@@ -317,10 +321,13 @@ def _gather_there(
 _NAMES = {"add": ("scatter_add", "atomic"), "put": ("scatter", "elements")}  # in a trace
 
 
-def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: tuple) -> None:
+def _move_rows(
+    dialect: Dialect, row: tuple[str, str], mode: str, x, index, out, check: tuple, shape: tuple
+) -> None:
     """Take rows out of x, of a shape (size, width), or put or add those of x to `out`, of such a
     shape.
 
+    row: of the catalog, which it is in a trace.
     check: where a wrong index is recorded, the number of the check, and the lowest index.
     """
     size, width = shape
@@ -329,8 +336,7 @@ def _move_rows(dialect: Dialect, mode: str, x, index, out, check: tuple, shape: 
     count = index.size * width
     kind = mode, x.dtype, index.dtype, _is_wide(size * width, count), pack
     factory, grid = dialect.embedding.rows_kernel, ceil_div(count // pack, THREADS * TIMES // 2)
-    name = _NAMES.get(mode, ("embedding", "rows"))
-    launch = _plans.launch(*name, factory, kind, grid, THREADS, out)
+    launch = _plans.launch(*row, factory, kind, grid, THREADS, out)
     arrays = contiguous(x).ravel(), contiguous(index).ravel(), out.ravel()
     launch(*arrays, *check, size, width // pack, count // pack)
 
@@ -444,7 +450,7 @@ def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, versi
                 check = record, number, 0
                 if axis == 0 and inner > 1 and whole and not any(index.strides[1:]):
                     rows = index[(slice(None), *[0] * (index.ndim - 1))]
-                    _move_rows(dialect, mode, src, rows, target, check, (size, inner))
+                    _move_rows(dialect, _NAMES[mode], mode, src, rows, target, check, (size, inner))
                 else:
                     _move(dialect, mode, src, index, target, check, size, length, inner)
         else:
@@ -519,7 +525,8 @@ def take_backward(
     if version in MODES and index.size and _kernels_check(dialect, "take_backward", index):
         low = -size if negative else 0
         with _expected("take_backward", index, size, negative) as check:
-            return _added_there(dialect, g, index, *check, low, (size, 1)).ravel()
+            shape, name = (size, 1), "scatter_add"
+            return _added_there(dialect, g, index, *check, low, shape, name).ravel()
     index = _checked(dialect, "take_backward", index, size, negative)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:
@@ -589,7 +596,7 @@ def _compiled(versions):
     index = np.zeros((29, 7), np.int64)
     yield "embedding", (ones(3, 43), index), {}
     yield "gather", (ones(3, 7), 0, index), {}
-    yield "gather", (ones(3, 43), 0, np.zeros((29, 43), np.int64)), {}
+    yield "gather", (ones(3, 67), 0, np.zeros((29, 67), np.int64)), {}
     yield "gather", (ones(29, 43), 1, np.zeros((29, 43), np.int64)), {}
     yield "checked_index", (index, 0, 7, 0, 1, np.zeros(2, np.int64)), {}
     for version in versions("scatter_add"):

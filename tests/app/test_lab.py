@@ -242,6 +242,6 @@ def test_a_gpu_adds_registers_occupancy_roofline_clock_and_machine_code(capsys, 
         assert row in out
     assert "SASS" in out and " LDG" in out and " STG" in out
     versions = out.partition("on GeForce RTX 4090\n\nversion")[2].split("\n\n")[0].splitlines()
-    assert [row.split()[0] for row in versions[1:]] == ["naive", "tile", "padded"]
+    assert [row.split()[0] for row in versions[1:]] == ["naive", "tile", "padded", "few"]
     naive, tile = (float(row.split()[4]) for row in versions[1:3])
     assert naive > 3 * tile  # nanoseconds, of the sectors that each moves
