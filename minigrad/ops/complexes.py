@@ -52,7 +52,7 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
         return Abs.apply(args[0])
     xp = next(array_module(a) for a in arrays if hasattr(a, "dtype"))
     if op.name in _TESTS:
-        return wrap(getattr(xp, _TESTS[op.name])(arrays[0]))
+        return wrap(_called(_TESTS[op.name], arrays[0]))
     if op.name not in LINES:
         raise dtypes.refused(op.name, dtype)
     result = _evaluate(op.expr.text, op.expr.args + op.expr.params, (*arrays, *params), xp)
@@ -63,6 +63,13 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
         if edges is not None:
             op.record(args, params, dtype, edges, tensor, named(ComplexNode, op.grad_name))
     return tensor
+
+
+def _called(name: str, x: Any) -> Any:
+    """A function of the array library, of which NumPy's make a number of an array without
+    dimensions."""
+    xp = array_module(x)
+    return xp.asarray(getattr(xp, name)(x))
 
 
 def _evaluate(text: str, names: tuple, values: tuple, xp: Any) -> Any:
@@ -92,7 +99,7 @@ class Abs(Op):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        return array_module(x).abs(x)
+        return _called("abs", x)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -105,7 +112,7 @@ class Angle(Op):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        return array_module(x).angle(x)
+        return _called("angle", x)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -122,7 +129,7 @@ class Conj(Op):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        return array_module(x).conj(x)
+        return _called("conj", x)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:

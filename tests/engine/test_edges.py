@@ -492,3 +492,15 @@ def test_shifts_by_any_count(dtype):
             np.testing.assert_array_equal((a >> b).numpy(), np.array(right))
             assert (mg.tensor([1, -1]) << 64).tolist() == [0, 0]
             assert (mg.tensor([5, -5]) >> 200).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("name", ["abs", "angle", "conj_physical", "isnan", "isinf", "isfinite"])
+def test_complex_numbers_without_dimensions(name):
+    """NumPy's functions make a number of such an array, which is on no device."""
+    x = mg.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    found = getattr(x.sum(), name)()
+    assert found.device.type == "cpu" and found.shape == ()
+    assert found.item() == pytest.approx(getattr(np, name.removesuffix("_physical"))(4 + 1j))
+    if found.requires_grad:
+        found.abs().backward()
+        assert np.isfinite(x.grad.numpy()).all()
