@@ -18,17 +18,37 @@ from kernels.simt import cuda
 
 
 @functools.cache
+def _steps() -> tuple[Callable, Callable]:
+    """How many of a thread's elements are True; where the results of thread t of a block begin, of
+    which `own` has the numbers of all its threads."""
+
+    @cuda.jit(device=True)
+    def true_ones(mask, first):
+        found = 0
+        for i in range(first, min(first + EACH, mask.size)):
+            found += 1 if mask[i] else 0
+        return found
+
+    @cuda.jit(device=True)
+    def begin(ends, own, t):
+        at = ends[cuda.blockIdx.x]
+        for other in range(t, THREADS):
+            at -= own[other]
+        return at
+
+    return true_ones, begin
+
+
+@functools.cache
 def count() -> Callable:
     """kernel(mask, counts)."""
+    true_ones, _ = _steps()
 
     def count_true(mask, counts):
         own = cuda.shared.array(THREADS, np.int32)
         t = cuda.threadIdx.x
         first = (cuda.blockIdx.x * THREADS + t) * EACH
-        found = 0
-        for i in range(first, min(first + EACH, mask.size)):
-            found += 1 if mask[i] else 0
-        own[t] = found
+        own[t] = true_ones(mask, first)
         cuda.syncthreads()
         if t == 0:
             total = 0
@@ -42,19 +62,15 @@ def count() -> Callable:
 @functools.cache
 def choose(dtype: np.dtype) -> Callable:
     """kernel(mask, ends, x, out)."""
+    true_ones, begin = _steps()
 
     def choose_elements(mask, ends, x, out):
         own = cuda.shared.array(THREADS, np.int32)
         t = cuda.threadIdx.x
         first = (cuda.blockIdx.x * THREADS + t) * EACH
-        found = 0
-        for i in range(first, min(first + EACH, mask.size)):
-            found += 1 if mask[i] else 0
-        own[t] = found
+        own[t] = true_ones(mask, first)
         cuda.syncthreads()
-        at = ends[cuda.blockIdx.x]
-        for other in range(t, THREADS):
-            at -= own[other]
+        at = begin(ends, own, t)
         for i in range(first, min(first + EACH, mask.size)):
             if mask[i]:
                 out[at] = x[i]
@@ -68,20 +84,15 @@ def choose(dtype: np.dtype) -> Callable:
 def places(ndim: int, wide: bool) -> Callable:
     """kernel(mask, ends, out, size1, size2, size3): a place along each of `ndim` dimensions, whose
     last sizes are these. `wide` tells the other dialect that a place needs more than 31 bits."""
-    D = ndim
+    D, (true_ones, begin) = ndim, _steps()
 
     def choose_places(mask, ends, out, size1, size2, size3):
         own = cuda.shared.array(THREADS, np.int32)
         t = cuda.threadIdx.x
         first = (cuda.blockIdx.x * THREADS + t) * EACH
-        found = 0
-        for i in range(first, min(first + EACH, mask.size)):
-            found += 1 if mask[i] else 0
-        own[t] = found
+        own[t] = true_ones(mask, first)
         cuda.syncthreads()
-        at = ends[cuda.blockIdx.x]
-        for other in range(t, THREADS):
-            at -= own[other]
+        at = begin(ends, own, t)
         above3, x3 = first // size3, first % size3  # divisions here, none in the loop
         above2, x2 = above3 // size2, above3 % size2
         x0, x1 = above2 // size1, above2 % size1
