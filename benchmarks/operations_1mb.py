@@ -521,7 +521,7 @@ def compared(ours: Callable, theirs: Callable, seconds: float) -> tuple[float, f
     return first, second
 
 
-def on_gpu(ours: Callable, theirs: Callable, seconds: float) -> tuple[float, float]:
+def on_gpu(ours: Callable, theirs: Callable) -> tuple[float, float]:
     """Seconds per call of both on the GPU."""
     from first_contact import by_events
 
@@ -539,8 +539,8 @@ def measured(case: tuple[str, Callable, str], arrays: dict, device: str, seconds
         return lambda: function(library, *tensors)
 
     with minigrad.no_grad(), torch.no_grad():
-        take = compared if device == "cpu" else on_gpu
-        ours, theirs = take(call(minigrad), call(torch), seconds)
+        calls = call(minigrad), call(torch)
+        ours, theirs = on_gpu(*calls) if device == "cuda" else compared(*calls, seconds)
     return {"case": name, "minigrad": ours, "torch": theirs, "ratio": ours / theirs}
 
 
