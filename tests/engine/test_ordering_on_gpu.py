@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as m
+from minigrad.backends import array_module
 from tests.engine.test_ordering import values as tied
 
 pytestmark = pytest.mark.gpu
@@ -120,3 +121,24 @@ def test_numbers_drawn_by_weights(replacement, rng):
             m.manual_seed(7)
             drawn.append(m.multinomial(weights.to(device), 20, replacement).cpu())
         assert drawn[0].equal(drawn[1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_long_vectors_of_a_library_that_sorts_by_bits(dtype, rng, monkeypatch):
+    """As CuPy does on a GPU: NaN with a sign would be the least, and -0 less than 0."""
+    bits = np.dtype(f"i{np.dtype(dtype).itemsize}")
+
+    def by_bits(array, axis, kind):
+        x = array.get()
+        assert x.dtype == dtype and x.ndim == 1 and kind == "stable"
+        keys = x.view(bits)
+        keys = np.where(keys < 0, keys ^ np.iinfo(bits).max, keys)
+        return cupy.asarray(np.argsort(keys, kind="stable"))
+
+    values = rng.choice([-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan], 9001).astype(dtype)
+    x = m.from_numpy(np.where(rng.random(9001) < 0.5, values, -values))
+    there = x.cuda()
+    cupy = array_module(there._array)
+    monkeypatch.setattr(cupy, "argsort", by_bits)
+    for descending in (False, True):
+        same(there.sort(0, descending), x.sort(0, descending))

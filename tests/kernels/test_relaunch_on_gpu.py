@@ -56,6 +56,19 @@ def test_a_launch_is_remembered_for_operands_of_its_kind(rng, backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("rows, terms", [(16, 1200), (1, 300)])
+def test_a_product_in_parts_is_remembered(rows, terms, rng, backend):
+    x, w, bias = there(rng, rows, terms), there(rng, 20, terms), there(rng, 20)
+    with kernels.trace() as trace:
+        linear(x, w, bias)
+    assert sum(int(row[0]) for row in trace.rows.values()) > 1
+    for _ in range(3):
+        linear(x, w, bias)
+    name, operands = dispatch.named("matmul"), (x._array, w._array.T, bias._array)
+    assert again(name, *operands) is not None
+
+
+@BACKENDS
 def test_numbers_are_those_of_each_call(rng, backend):
     a = there(rng, 40)
     for number in (2.0, 3.5, -1.25):
