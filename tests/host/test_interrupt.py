@@ -33,6 +33,10 @@ __global__ void sleeps(float* x) { while (x[0] == 0) __nanosleep(100); }
 __global__ void barriers(float* x) { while (x[0] == 0) __syncthreads(); }
 __global__ void shuffles(float* x) { while (x[0] == 0) x[1] = __shfl_xor_sync(~0u, x[1], 1); }
 __global__ void grid(float* x) { while (x[0] == 0) cooperative_groups::this_grid().sync(); }
+__global__ void hours(float* x) {
+    for (int i = 0; i < 1 << 20; ++i)
+        for (int j = 0; j < 1 << 20; ++j) x[1] += x[0] * j;
+}
 __global__ void last(float* x) { if (blockIdx.x == 99) while (x[0] == 0) x[1] += 1; }
 __global__ void fine(float* x) { x[threadIdx.x] = threadIdx.x; }
 '''
@@ -59,10 +63,10 @@ def compile():
     ready()
     raw_kernel(slow, "k").compile()
 
-def profile():  # not in the imports: CPython ends with status -2 after an interrupt in exec("...")
+def profile():  # a profile itself ends a loop that spins on a value
     lab.profile(raw_kernel(CODE, "fine"), 1, 32, np.zeros(64, np.float32))
     ready()
-    lab.profile(raw_kernel(CODE, "endless"), 1, 32, np.zeros(64, np.float32))
+    lab.profile(raw_kernel(CODE, "hours"), 1, 32, np.zeros(64, np.float32))
 
 def in_a_thread():
     ended = threading.Event()
@@ -76,6 +80,7 @@ def in_a_thread():
         time.sleep(60)
     except KeyboardInterrupt:
         assert ended.wait(0.7)
+        raise
 
 def ready():
     raw_kernel(CODE, "fine").compile()
@@ -86,6 +91,8 @@ for turn in range(2):  # the next call, interrupted too
         CALL
     except KeyboardInterrupt:
         pass
+    else:
+        sys.exit("it ended before the interrupt")
     x = np.zeros(64, np.float32)
     raw_kernel(CODE, "fine")((1,), (64,), (x,))
     assert (x == np.arange(64)).all()

@@ -123,7 +123,7 @@ def _is_assigned(name: str, text: str) -> bool:
 
 
 def endless_loop(condition: LoopCondition | None) -> tuple[str, str]:
-    """(message, hint) for a loop that does not end."""
+    """(message, hint) for a loop that does not end, or has not for millions of iterations."""
     if condition is None:
         return (
             "this thread does not end",
@@ -135,8 +135,9 @@ def endless_loop(condition: LoopCondition | None) -> tuple[str, str]:
     name = next((n for n in variables if n in changed), variables[0])
     if name in changed:
         return (
-            f"this loop does not end: does `{name}` change in the right direction?",
-            f"`{text}` stays true however often `{name}` changes",
+            "this loop was stopped after millions of iterations:"
+            f" does `{name}` change in the right direction?",
+            f"`{text}` was still true; if so many are meant, profile a smaller launch",
         )
     return (
         f"this loop does not end: does `{name}` change?",

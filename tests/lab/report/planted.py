@@ -413,7 +413,7 @@ def loop_without_a_break(x):
     x[cuda.grid(1)] = k
 
 
-@planted("endless", "stays true however often `k` changes", lambda: (x(),))
+@planted("endless", "`k != 0` was still true", lambda: (x(),))
 def loop_that_misses_its_end(x):
     k = 1
     while k != 0:  # <-
