@@ -45,6 +45,7 @@ from kernels.launchers.common import (
     compute_capability,
     contiguous,
     empty,
+    even_block,
     launcher,
     on_gpu,
     refusal_of_mma,
@@ -173,10 +174,15 @@ def _version(
     return conv_costs.cheapest(dialect, windows, geo.x_shape[0], rows, terms, is_small)
 
 
-def _tile_grid(planes: int, height: int, width: int) -> tuple[tuple[int, int, int], Pair]:
-    """Grid (planes, row tiles, column tiles) and block for one thread a pixel."""
-    bx = wide_enough("conv2d", width, 32 if width > 16 else 16)
-    by = max(256 // bx, 1)
+def _tile_grid(
+    planes: int, height: int, width: int, even: bool
+) -> tuple[tuple[int, int, int], Pair]:
+    """Grid (planes, row tiles, column tiles) and block for one thread a pixel.
+
+    even: tiles that divide a plane if they can.
+    """
+    bx, by = even_block(height, width) if even else (32, 8) if width > 16 else (16, 16)
+    bx, by = wide_enough("conv2d", width, bx), wide_enough("conv2d", height, by)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 
@@ -198,7 +204,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
     else:
         constants = (acc_t, geo.w_shape[2:], geo.stride, geo.dilation, bias is not None)
         kernel = dialect.conv_direct.direct_forward(*constants)
-        run = launcher("conv2d", version, kernel, *_tile_grid(n * o, *out))
+        run = launcher("conv2d", version, kernel, *_tile_grid(n * o, *out, not on_gpu(x)))
 
     def forward(x, w, bias):
         if 0 in shape:
@@ -230,7 +236,9 @@ def _plan_data(dialect: Dialect, g, w, bias, geo: Geometry, version: str | None)
     else:
         acc_t = dialect.common.scalar_type(dtype)
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
-        tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:])
+        # On a CPU rows whose threads gather different taps are not faster as vectors.
+        even = geo.stride == (1, 1) and not on_gpu(g)
+        tiling = _tile_grid(x_shape[0] * x_shape[1], *x_shape[2:], even)
         run = launcher(name, version, kernel, *tiling)
 
     def data(g, w, bias):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +17,17 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
-from kernels.launchers.conv_planes import Geometry, Planes, Reach, gradient_planes, padded
+from kernels.launchers.conv_planes import (
+    Geometry,
+    Planes,
+    Reach,
+    gradient_planes,
+    images_in_parts,
+    padded,
+)
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose
 
-PART = 1 << 20  # floats of planes and results that are worked on together
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 
 
@@ -109,25 +113,6 @@ def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
     return planes.launch(dialect, name, like, shape[0] * shape[1], 0)
 
 
-def _parts(geo: Geometry, floats: int, gpu: bool, make: Callable[[Geometry], Any]) -> list:
-    """The images in parts: for each the slice of its images, and what `make` makes of its geometry.
-
-    The planes and results of a part, `floats` for an image, stay in the cache of a CPU from one
-    launch to the next.
-    """
-    n = geo.x_shape[0]
-    count = 1 if gpu else min(n, ceil_div(n * floats, PART))
-    bounds = [n * i // count for i in range(count + 1)] if count else []
-    made: dict[int, Any] = {}
-    parts = []
-    for start, end in itertools.pairwise(bounds):
-        size = end - start
-        if size not in made:
-            made[size] = make(geo._replace(x_shape=(size, *geo.x_shape[1:])))
-        parts.append((slice(start, end), made[size]))
-    return parts
-
-
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
     (per_in, per_out), planes, outs = geo.channels, padded(geo), geo.w_shape[0]
@@ -143,7 +128,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
         return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
 
     floats = geo.x_shape[1] * planes.channel + outs * pixels
-    parts = _parts(geo, floats, on_gpu(like), convolution)
+    parts = images_in_parts(geo, floats, on_gpu(like), convolution)
 
     def convolved(w, x, bias):
         right = transpose(dialect, w.reshape(geo.groups, per_out, terms), (0, 2, 1)).reshape(-1)
@@ -184,7 +169,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
 
     floats = geo.x_shape[1] * planes.channel + outs * pixels
     steps, count = [], 0
-    for images, (splits, add_up) in _parts(geo, floats, on_gpu(like), gradient):
+    for images, (splits, add_up) in images_in_parts(geo, floats, on_gpu(like), gradient):
         steps.append((images, slice(count, count + splits), add_up))
         count += splits
     result = dtype if count == 1 else compute_dtype(dtype)
@@ -244,7 +229,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bo
         return data
 
     floats = outs * planes.channel + channels * pixels
-    parts = _parts(geo, floats, on_gpu(like), gradient)
+    parts = images_in_parts(geo, floats, on_gpu(like), gradient)
 
     def data(g, w, bias):
         right = transpose(dialect, w.reshape(outs, per_in, taps), (0, 2, 1)).reshape(-1)

@@ -21,7 +21,7 @@ from kernels.launchers.common import (
     splits,
 )
 from kernels.launchers.conv_phases import Transposed
-from kernels.launchers.conv_planes import Geometry, Planes
+from kernels.launchers.conv_planes import Geometry, Planes, images_in_parts
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast
 
@@ -180,31 +180,36 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw of the implicit-GEMM weight gradient."""
-    dtype, n, groups, out = like.dtype, geo.x_shape[0], geo.groups, geo.out
-    per_in, per_out = geo.channels
-    planes = _input_planes(geo)
-    g_planes = Planes(out[0], planes.width, (0, 0))
-    positions = out[0] * planes.width
-    terms = math.prod(geo.w_shape[1:])
+    dtype, groups, (per_in, per_out) = like.dtype, geo.groups, geo.channels
+    planes, outs, terms = _input_planes(geo), geo.w_shape[0], math.prod(geo.w_shape[1:])
+    g_planes = Planes(geo.out[0], planes.width, (0, 0))
+    positions = g_planes.channel
     gpu = on_gpu(like)
     tile = dialect.conv_gemm.grad_tile(per_out, terms, positions, gpu)
-    grid = [ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups]
-    count = max(1, min(n, 512 // math.prod(grid))) if gpu else 1
-    grid[2] *= count
-    lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, planes.channel + tile.span)
-    lay_out_g = g_planes.launch(dialect, name, like, n * groups * per_out, 0)
-    offset = _offsets(geo, planes, per_in, tile.by * tile.rn)
-    offset = namespace(like).asarray(offset)
+    grid = ceil_div(terms, tile.by * tile.rn), ceil_div(per_out, tile.rm), groups
+    count = max(1, min(geo.x_shape[0], 512 // math.prod(grid))) if gpu else 1
+    offset = namespace(like).asarray(_offsets(geo, planes, per_in, tile.by * tile.rn))
     kernel = dialect.conv_gemm.weight_gradient(dialect.common.scalar_type(dtype), tile)
-    run = launcher(name, "implicit_gemm", kernel, tuple(grid), (tile.bx, tile.by))
-    shape = (count, geo.w_shape[0], terms)
-    sizes = (n, groups, per_in * planes.channel, positions)
+    blocks = (*grid[:2], groups * count)
+    run = launcher(name, "implicit_gemm", kernel, blocks, (tile.bx, tile.by))
+    slack = planes.channel + tile.span
 
-    def product(g, x):
-        parts = empty(shape, compute_dtype(dtype), x)
-        run(lay_out_g(g), lay_out_x(x), offset, parts, *sizes)
-        dw = parts[0] if count == 1 else reduce(dialect, "sum", parts, 0)
+    def gradient(geo: Geometry):
+        n = geo.x_shape[0]
+        lay_out_x = planes.launch(dialect, name, like, n * groups * per_in, slack)
+        lay_out_g = g_planes.launch(dialect, name, like, n * outs, 0)
+        sizes = (n, groups, per_in * planes.channel, positions)
+        return lambda g, x, sums: run(lay_out_g(g), lay_out_x(x), offset, sums, *sizes)
+
+    floats = groups * per_in * planes.channel + outs * positions
+    steps = images_in_parts(geo, floats, gpu, gradient)
+
+    def weight(g, x):
+        sums = empty((len(steps) * count, outs, terms), compute_dtype(dtype), x)
+        for part, (images, add_up) in enumerate(steps):
+            add_up(g[images], x[images], sums[part * count : (part + 1) * count])
+        dw = sums[0] if len(sums) == 1 else reduce(dialect, "sum", sums, 0)
         dw = dw.reshape(geo.w_shape)
         return dw if dw.dtype == dtype else cast(dialect, dw, dtype)
 
-    return product
+    return weight

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from kernels.launchers.common import (
     Dialect,
@@ -13,6 +15,8 @@ from kernels.launchers.common import (
     launcher,
     on_gpu,
 )
+
+PART = 1 << 20  # floats of planes and results that are worked on together
 
 
 class Windows(NamedTuple):
@@ -148,3 +152,22 @@ def gradient_planes(geo: Geometry) -> tuple[list[list[Reach]], Planes]:
         lead.append(before)
         sizes.append(before + max(geo.out[axis], last))
     return reaches, Planes(sizes[0], sizes[1], (lead[0], lead[1]))
+
+
+def images_in_parts(geo: Geometry, floats: int, gpu: bool, make: Callable[[Geometry], Any]) -> list:
+    """The images in parts: for each the slice of its images, and what `make` makes of its geometry.
+
+    The planes and results of a part, `floats` for an image, stay in the cache of a CPU from one
+    launch to the next.
+    """
+    n = geo.x_shape[0]
+    count = 1 if gpu else min(n, ceil_div(n * floats, PART))
+    bounds = [n * i // count for i in range(count + 1)] if count else []
+    made: dict[int, Any] = {}
+    parts = []
+    for start, end in itertools.pairwise(bounds):
+        size = end - start
+        if size not in made:
+            made[size] = make(geo._replace(x_shape=(size, *geo.x_shape[1:])))
+        parts.append((slice(start, end), made[size]))
+    return parts

@@ -19,6 +19,7 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
+    even_block,
     launcher,
     on_gpu,
     wide_enough,
@@ -49,13 +50,14 @@ SCATTER_BLOCK = 128
 
 def _tiling(like, planes: int, height: int, width: int):
     """Grid and block for one thread a pixel, where `like` lies."""
-    bx = 8 if width <= 8 else 16 if width <= 16 else 32
-    if width < bx and not on_gpu(like):
-        bx = width  # rows of threads that are not full are not vectors on a CPU
-    bx = wide_enough("pooling", width, bx)
-    by = min(max(256 // bx, 1), 1 << max(height - 1, 0).bit_length())
-    while on_gpu(like) and bx < width and bx * by < 256:  # a block of few rows has long ones
-        bx *= 2
+    if on_gpu(like):
+        bx = 8 if width <= 8 else 16 if width <= 16 else 32
+        by = min(256 // bx, 1 << max(height - 1, 0).bit_length())
+        while bx < width and bx * by < 256:  # a block of few rows has long ones
+            bx *= 2
+    else:
+        bx, by = even_block(height, width)
+    bx, by = wide_enough("pooling", width, bx), wide_enough("pooling", height, by)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
 

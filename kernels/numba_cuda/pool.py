@@ -38,7 +38,7 @@ def max_forward(acc_t, window: Window, inside_always: bool):
         if oh < y.shape[1] and ow < y.shape[2]:
             top = oh * sh - (0 if inside_always else pad_h)
             left = ow * sw - (0 if inside_always else pad_w)
-            best, at = acc_t(0), -1  # `at`: from the window's first element
+            best, at, found = acc_t(0), -1, False  # `at`: from the window's first element
             for i in range(kh):
                 h = top + i * dh
                 for j in range(kw):
@@ -46,7 +46,8 @@ def max_forward(acc_t, window: Window, inside_always: bool):
                     if inside_always or (0 <= h < x.shape[1] and 0 <= v < x.shape[2]):
                         value = acc_t(x[p, h, v])
                         # no branch, so that a CPU runs neighbours together; the first NaN stays
-                        better = (at < 0) | ((not (value <= best)) & (best == best))
+                        better = (not found) | ((not (value <= best)) & (best == best))
+                        found = True
                         best = value if better else best
                         at = i * dh * x.shape[2] + j * dw if better else at
             y[p, oh, ow] = best

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import lab, reference
+from kernels import dispatch, lab, reference
 from kernels.launchers.plans import Plans
 from kernels.support import processor
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
@@ -181,13 +181,19 @@ def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
     (of three images first one, then two)."""
     batch = importlib.import_module("kernels.launchers.conv_batch")
     monkeypatch.setattr(batch, "SPAN", 50)
-    monkeypatch.setattr(batch, "PART", 700)
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv_planes"), "PART", 700)
     monkeypatch.setattr(batch, "MAX_GRID_YZ", 1)
     launchers = importlib.import_module("kernels.launchers.conv")
     monkeypatch.setattr(launchers, "_plans", Plans())
     test_forward(device, "batch_gemm", case, rng)
     test_backward_data(device, "batch_gemm", case, rng)
     test_backward_weight(device, "batch_gemm", case, rng)
+    trace = dispatch.Trace()
+    with dispatch.tracing(trace):
+        test_backward_weight(device, "implicit_gemm", case, rng)
+    if device == "cpu":
+        parts = 1 if CASES[case][0][0] == 1 else 2
+        assert trace.rows["conv2d_backward_weight", "implicit_gemm"][0] == parts
 
 
 def test_batch_gemm_has_no_races(device, rng):

@@ -9,6 +9,7 @@ import kernels
 from kernels import reference
 from tests.kernels.helpers import DEVICES, assert_close, get, normal, put, wide
 
+DIRECT = dict(backend="numba", version="direct")
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 # x, kernel, stride, padding, dilation, ceil_mode
 CASES = {
@@ -16,6 +17,9 @@ CASES = {
     "odd": ((2, 3, 33, 31), (2, 2), (2, 2), (0, 0), (1, 1), False),
     "ceil": ((2, 3, 33, 31), (2, 2), (2, 2), (0, 0), (1, 1), True),
     "overlap": ((1, 2, 9, 40), (3, 3), (1, 2), (1, 1), (1, 1), True),
+    "full_blocks": ((2, 3, 28, 14), (2, 2), (2, 2), (0, 0), (1, 1), False),
+    "two_blocks": ((2, 2, 27, 40), (3, 3), (2, 2), (1, 1), (1, 1), False),
+    "prime": ((1, 2, 58, 94), (2, 2), (2, 2), (0, 0), (1, 1), False),
     "gaps": ((1, 2, 17, 9), (2, 1), (3, 2), (0, 0), (1, 1), False),
     "dilated": ((1, 2, 14, 15), (2, 3), (2, 1), (1, 1), (3, 2), False),
     "one_window": ((3, 1, 5, 4), (5, 4), (1, 1), (0, 0), (1, 1), False),
@@ -53,6 +57,17 @@ def test_first_maximum_and_nan_win(device):
     y, index = kernels.max_pool2d(put(x, device), (2, 2), (2, 2), backend="numba")
     np.testing.assert_array_equal(get(y)[0, :, 0], [[5, np.nan], [-np.inf, -np.inf]])
     np.testing.assert_array_equal(get(index)[0, :, 0], [[0, 3], [0, 2]])
+
+
+def test_images_of_many_rows(device, rng):
+    """More than 8 times the most blocks along y or z of a grid."""
+    x = normal(rng, (1, 1, 8 * 65535 + 2, 2))
+    for y in (
+        kernels.max_pool2d(put(x, device), (1, 1), (1, 1), backend="numba")[0],
+        kernels.avg_pool2d(put(x, device), (1, 1), (1, 1), backend="numba"),
+        kernels.conv2d(put(x, device), put(np.ones((1, 1, 1, 1), np.float32), device), **DIRECT),
+    ):
+        np.testing.assert_array_equal(get(y), x)
 
 
 def test_max_of_integers_with_padding(device, rng):
