@@ -150,16 +150,19 @@ def wide_enough(name: str, size: int, block: int) -> int:
 
 
 def even_block(height: int, width: int, threads: int = 256) -> Pair:
-    """Block (bx, by) of at most so many threads, one an element of a plane, on a CPU: one that
+    """Block (bx, by) of about so many threads, one an element of a plane, on a CPU: one that
     divides the plane if it can, for the rows of a block that ends outside are not vectors."""
-    bx = width if width <= 16 else _divisor(width, 12, 16) or min(width, 32)
+    longest = max(threads // max(height, 1), 16 if width % 32 else 32)
+    step = 1 if width <= 32 else 8  # in wide planes a part of a vector costs more than some rows
+    bx = width if width <= 16 else _divisor(width, 12, longest, step) or min(width, 32)
     most = threads // max(bx, 1)
     return bx, height if height <= most else _divisor(height, most // 4, most) or most
 
 
-def _divisor(n: int, least: int, most: int) -> int | None:
-    """The largest divisor of n from `least` to `most`."""
-    return next((d for d in range(most, max(least, 1) - 1, -1) if n % d == 0), None)
+def _divisor(n: int, least: int, most: int, step: int = 1) -> int | None:
+    """The largest divisor of n from `least` to `most` that is a multiple of `step`."""
+    possible = range(most - most % step, max(least, 1) - 1, -step)
+    return next((d for d in possible if n % d == 0), None)
 
 
 def launcher(family: str, version: str, kernel, grid, block) -> Callable[..., None]:
