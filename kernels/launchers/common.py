@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels import dispatch
-from kernels.support import ahead
+from kernels.support import ahead, processor
 from kernels.support.memory import keep_freed
 
 Pair = tuple[int, int]
@@ -152,16 +152,23 @@ def wide_enough(name: str, size: int, block: int) -> int:
 def even_block(height: int, width: int, threads: int = 256) -> Pair:
     """Block (bx, by) of about so many threads, one an element of a plane, on a CPU: one that
     divides the plane if it can, for the rows of a block that ends outside are not vectors."""
-    longest = max(threads // max(height, 1), 16 if width % 32 else 32)
-    step = 1 if width <= 32 else 8  # in wide planes a part of a vector costs more than some rows
-    bx = width if width <= 16 else _divisor(width, 12, longest, step) or min(width, 32)
-    most = threads // max(bx, 1)
-    return bx, height if height <= most else _divisor(height, most // 4, most) or most
+    height, width = max(height, 1), max(width, 1)
+    bx = width if width <= 16 else _even_row(width, threads // height)
+    most = threads // bx
+    return bx, height if height <= most else _divisor(height, max(most // 4, 1), most) or most
+
+
+def _even_row(width: int, most: int) -> int:
+    """How many of more than 16 columns a row of a block has: a part of a vector is cheap with the
+    masks of AVX-512, in planes of few columns."""
+    step = 1 if width <= 32 and processor.vector_registers().floats >= 16 else 8
+    longest = max(most, 16 if width % 32 else 32)
+    return _divisor(width, 12, longest, step) or min(width, 32)
 
 
 def _divisor(n: int, least: int, most: int, step: int = 1) -> int | None:
     """The largest divisor of n from `least` to `most` that is a multiple of `step`."""
-    possible = range(most - most % step, max(least, 1) - 1, -step)
+    possible = range(most - most % step, least - 1, -step)
     return next((d for d in possible if n % d == 0), None)
 
 
