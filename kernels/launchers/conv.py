@@ -102,6 +102,8 @@ def _check_geometry(name: str, geo: Geometry) -> None:
             f"{name}: expected x (N, C, H, W) and w (O, C / groups, KH, KW),"
             f" got {geo.x_shape} and {geo.w_shape}"
         )
+    if min(geo.x_shape[1:]) < 1:
+        raise ValueError(f"{name}: expected images of at least one pixel, got x {geo.x_shape}")
     if min(*geo.stride, *geo.dilation, geo.groups) < 1 or min(geo.padding) < 0:
         raise ValueError(f"{name}: stride, dilation and groups must be positive, padding >= 0")
     if geo.w_shape[0] % geo.groups or geo.x_shape[1] != geo.w_shape[1] * geo.groups:

@@ -89,17 +89,17 @@ def test_what_runs_for_one_input_channel_a_group(device, rng):
     if device == "gpu":
         pytest.skip("the versions of a CPU")
     for case, expected in {
-        "depthwise": {"plane"},
-        "depthwise_several": {"plane", "tiled"},
-        "depthwise_stride": {"tiled"},
-        "depthwise_large": {"tiled"},
+        "depthwise": [{"plane"}],
+        "depthwise_several": [{"plane", "tiled"}],
+        "depthwise_stride": [{"tiled"}, {"tiled", "implicit_gemm"}],  # with AVX2
+        "depthwise_large": [{"tiled"}],
     }.items():
         x, w, _, g, options = make(rng, case)
         with kernels.trace() as trace:
             kernels.conv2d(x, w, None, *options, backend="numba")
             kernels.conv2d_backward_data(g, w, x.shape, *options, backend="numba")
         found = {version for name, version in trace.rows if name.startswith("conv2d")}
-        assert found & {"plane", "tiled", "direct", "implicit_gemm"} == expected, case
+        assert found & {"plane", "tiled", "direct", "implicit_gemm"} in expected, case
 
 
 def check_forward(device, version, case, rng):
@@ -234,6 +234,8 @@ def test_errors(device, rng):
 
     with pytest.raises(ValueError, match="do not fit groups=1"):
         conv((1, 3, 8, 8), (4, 2, 3, 3))
+    with pytest.raises(ValueError, match="expected images of at least one pixel"):
+        conv((1, 2, 0, 8), (4, 2, 3, 3), padding=(2, 2))
     with pytest.raises(ValueError, match="larger than the padded input"):
         conv((1, 2, 2, 8), (4, 2, 3, 3))
     with pytest.raises(ValueError, match="must be positive"):
