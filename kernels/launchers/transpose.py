@@ -358,6 +358,7 @@ def _padded(dialect: Dialect, x, pads: tuple, mode: str, value: float | int | bo
 def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
     """A function of x and the value."""
     shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads)])
+    grows = any(n > 0 for sides in pads for n in sides)  # else x covers the result
     found = None
     if dialect.name == "cupy" and x.size and 0 not in shape and (on_gpu(x) or x.flags.c_contiguous):
         found = copies.bordered(dialect, x, shape, pads, mode)
@@ -370,7 +371,7 @@ def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
 
     def in_parts(x, value):
         out = empty(shape, x.dtype, x)
-        if mode == "constant":
+        if mode == "constant" and grows:
             pointwise(dialect, _COPY, value, dtype=x.dtype, out=out)
         to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
         source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])

@@ -15,7 +15,7 @@ from minigrad import dtypes
 from minigrad._names import kind
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
-from minigrad.ops.inplace import inplace, is_zero
+from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import expand, sizes
 from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView
@@ -47,11 +47,11 @@ class PadConstant(Op):
 
     @staticmethod
     def forward(x: Any, pads: tuple, value: float) -> Any:
-        if on_gpu(x) and x.dtype.kind != "c":
+        if x.dtype.kind != "c":
             return dispatch.active.pad(x, pads, "constant", value)
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
         xp = array_module(x)
-        out = xp.zeros(shape, x.dtype) if is_zero(value) else xp.full(shape, value, x.dtype)
+        out = xp.full(shape, value, x.dtype)
         inside = tuple(
             [slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads, strict=True)]
         )

@@ -504,3 +504,14 @@ def test_complex_numbers_without_dimensions(name):
     if found.requires_grad:
         found.abs().backward()
         assert np.isfinite(x.grad.numpy()).all()
+
+
+def test_constant_borders_are_copies_by_kernels_and_a_crop_fills_nothing():
+    from kernels import dispatch
+
+    x = mg.randn(3, 40)
+    for pad, launches in (((1, 2), 2), ((-1, -2), 1)):
+        with dispatch.trace() as trace:
+            mg.nn.functional.pad(x, pad)
+        counts = [count for (name, _), (count, _) in trace.rows.items() if name == "pointwise.copy"]
+        assert sum(counts) == launches
