@@ -330,10 +330,8 @@ def main() -> None:
                 flush=True,
             )
     if options.json:
-        environment = measure.environment(1)
-        path = measure.ROOT / "benchmarks" / "results" / f"simt-{environment['date']}.json"
-        path.parent.mkdir(exist_ok=True)
-        measure.write_json(str(path), 1, [{**asdict(line), "met": line.met} for line in lines])
+        rows = [{**asdict(line), "met": line.met} for line in lines]
+        measure.write_json(measure.results_path("simt"), 1, rows)
 
 
 if __name__ == "__main__":
