@@ -344,11 +344,13 @@ def pad(
         most = {"reflect": n - 1, "circular": n}.get(mode, max(*sides, 0) if n else 0)
         if (n + sum(sides) < 0) if mode == "constant" else min(sides) < 0 or max(sides) > most:
             raise ValueError(f"pad: {sides} with mode {mode!r} does not fit a length of {n}")
-    return _padded(dialect, x, pads, mode, compute_dtype(x.dtype).type(value).item())
+    value = compute_dtype(x.dtype).type(value).item()
+    return _padded(dialect, x, pads, mode, value, math.copysign(1, value))
 
 
 @remembered(1)
-def _padded(dialect: Dialect, x, pads: tuple, mode: str, value: float | int | bool):
+def _padded(dialect: Dialect, x, pads: tuple, mode: str, value: float | int | bool, sign: float):
+    """sign: of the value, for 0.0 and -0.0 are equal, but not the same launch."""
     where = type(x) is ndarray or place(x)
     key = (dialect, where, x.dtype, x.shape, x.strides, pads, mode)
     plan = _plans.get(key) or _plans.keep(key, _plan_pad(dialect, x, pads, mode))

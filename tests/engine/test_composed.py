@@ -105,5 +105,7 @@ def test_zeros_of_either_sign_fill_arrays_of_any_layout(zero):
         assert not filled.any()
         assert (np.signbit(filled) == sign).all()
         assert x.numpy().sum() == x.numel() - filled.size
-    padded = m.nn.functional.pad(m.ones(2), (1, 1), value=zero).numpy()
-    assert np.signbit(padded).tolist() == [sign, False, False, sign]
+    for again in (zero, -zero) * 3:  # a remembered launch is not that of the other sign
+        padded = m.nn.functional.pad(m.ones(2), (1, 1), value=again).numpy()
+        sign = np.signbit(np.float32(again))
+        assert np.signbit(padded).tolist() == [sign, False, False, sign]
