@@ -149,12 +149,12 @@ def wide_enough(name: str, size: int, block: int) -> int:
     return block
 
 
-def even_block(height: int, width: int, threads: int = 256) -> Pair:
-    """Block (bx, by) of about so many threads, one an element of a plane, on a CPU: one that
-    divides the plane if it can, for the rows of a block that ends outside are not vectors."""
+def even_block(height: int, width: int) -> Pair:
+    """Block (bx, by) of about 256 threads, one an element of a plane, on a CPU: one that divides
+    the plane if it can, for the rows of a block that ends outside are not vectors."""
     height, width = max(height, 1), max(width, 1)
-    bx = width if width <= 16 else _even_row(width, threads // height)
-    most = threads // bx
+    bx = width if width <= 16 else _even_row(width, 256 // height)
+    most = 256 // bx
     return bx, height if height <= most else _divisor(height, max(most // 4, 1), most) or most
 
 
