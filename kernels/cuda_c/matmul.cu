@@ -14,11 +14,12 @@
 // 7. warp_tile      the threads of a warp form a compact tile too, and the packs of one lie apart:
 //                   fewer distinct shared addresses, no bank conflicts
 // 8. double_buffer  the next tiles are on their way while these are multiplied: matmul_async.cu
-// 9. tensor_core    16-bit elements, or (tensor_core_tf32) floats rounded: matmul_tensor.cu
-// 10. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
-// 11. wgmma         16-bit on Hopper, a producer and two warpgroups: matmul_wgmma.cu
-// 12. matvec        N == 1: a warp reads a row of a, shuffles add up
-// 13. matvec_split  few rows: warps of several blocks read parts of one, whose sums are added up
+// 9. sliced         few results: groups of warps share the sums along k: matmul_async.cu
+// 10. tensor_core   16-bit elements, or (tensor_core_tf32) floats rounded: matmul_tensor.cu
+// 11. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
+// 12. wgmma         16-bit on Hopper, a producer and two warpgroups: matmul_wgmma.cu
+// 13. matvec        N == 1: a warp reads a row of a, shuffles add up
+// 14. matvec_split  few rows: warps of several blocks read parts of one, whose sums are added up
 //
 // T is the type of the elements, A that of the sums. An operand that is transposed in memory is
 // read as it is: TA and TB say so. A batch that shares an operand has a stride of 0 there.

@@ -20,6 +20,7 @@ _HALVES = ("float16", "bfloat16")
 # By version, the dtypes that it takes and the least compute capability that a GPU must have.
 _NEEDS = {
     "double_buffer": (("float32", "float64"), (0, 0)),
+    "sliced": (("float32",), (0, 0)),
     "tensor_core": (_HALVES, (7, 0)),
     "tensor_core_tf32": (("float32",), (8, 0)),
     "mma_sync": (_HALVES, (8, 0)),
@@ -44,6 +45,11 @@ class Tile(NamedTuple):
 
 GPU_LARGE, GPU_SMALL = Tile(128, 128, 8, 8, 16), Tile(64, 64, 4, 4, 16)
 GPU_BUFFERED = Tile(128, 128, 8, 16, 16)  # of six, the fastest on an H200 (benchmarks/results)
+# Of `sliced`, with the number of slices, the largest first; of twelve, the fastest on an H100 for
+# products of 640 to 1024, of 512, and of fewer rows and columns.
+SLICED = ((Tile(64, 64, 8, 4, 16), 2), (Tile(32, 64, 4, 4, 16), 2), (Tile(16, 32, 4, 4, 16), 4))
+_TERMS = 64  # of a part, a multiple of what the slices of a block take at once
+ENOUGH = 100  # blocks of a tile, of which smaller ones would make more
 CPU_TALL, CPU_FLAT = Tile(64, 64, 8, 16, 32), Tile(16, 64, 8, 16, 32)
 
 
@@ -72,6 +78,21 @@ def _is_large(m: int, n: int) -> bool:
     return m >= 512 and n >= 512
 
 
+def _is_huge(m: int, n: int) -> bool:
+    """Whether the tiles of `double_buffer` make enough blocks for a GPU."""
+    return ceil_div(m, GPU_BUFFERED.tm) * ceil_div(n, GPU_BUFFERED.tn) >= ENOUGH
+
+
+def _sliced_tile(z: int, m: int, n: int) -> tuple[Tile, int]:
+    """The largest tile that makes enough blocks, of which less than half is outside."""
+
+    def fits(tile: Tile) -> bool:
+        blocks = ceil_div(m, tile.tm) * ceil_div(n, tile.tn) * z
+        return blocks >= ENOUGH and 2 * m > tile.tm and 2 * n > tile.tn
+
+    return next((row for row in SLICED if fits(row[0])), SLICED[-1])
+
+
 def pick(product: Product) -> str:
     """The version that ships for a product."""
     m, n, k, cc = product.m, product.n, product.k, product.cc
@@ -90,11 +111,12 @@ def pick(product: Product) -> str:
 
 def _for_wide(product: Product) -> tuple[str, ...]:
     """Versions for elements that are summed in their own dtype, the best first."""
-    cc, wanted = product.cc, ("tensor_core_tf32",) * product.tf32
-    if product.dtype.name == "float32" and _is_large(product.m, product.n) and cc and cc >= (8, 0):
-        # 4096 x 4096 on an H200: 3.2 ms, and by `tensor_core_tf32` 4.5 ms
-        return ("double_buffer",) if cc == (9, 0) else (*wanted, "double_buffer")
-    return wanted
+    cc = product.cc
+    if product.dtype.name != "float32" or not cc or cc < (8, 0):
+        return ()
+    ours = "double_buffer" if _is_huge(product.m, product.n) else "sliced"
+    # 4096 x 4096 on an H200: `double_buffer` 3.2 ms, `tensor_core_tf32` 4.5 ms
+    return ("tensor_core_tf32", ours) if product.tf32 and cc != (9, 0) else (ours,)
 
 
 def for_parts(version: str, dtype: np.dtype) -> str | None:
@@ -102,7 +124,7 @@ def for_parts(version: str, dtype: np.dtype) -> str | None:
     there is none."""
     if compute_dtype(dtype) != dtype:
         return "mma_sync" if version in ("mma_sync", "wgmma") else None
-    ours = ("coalesced", "vectorised", "double_buffer", "tensor_core_tf32")
+    ours = ("coalesced", "vectorised", "double_buffer", "sliced", "tensor_core_tf32")
     return version if version in ours else None
 
 
@@ -154,6 +176,11 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     if version == "matvec_split":
         split = _kernel(version, (0, 2), (acc_t, *flags[:1]), _arguments_of_parts)
         return split, (ceil_div(m, 4), 1, z), (32, 4)
+    if version == "sliced":
+        tile, slices = _sliced_tile(z, m, n)
+        grid = (ceil_div(n, tile.tn), ceil_div(m, tile.tm), z)
+        sliced = _async_kernel(version, (0,), (*flags, *tile, slices), _sliced_arguments)
+        return sliced, grid, tile.threads * slices
     tile = _pick_tile(version, acc_t, m, n, gpu)
     if version in ("warp_tile", "double_buffer") and not gpu:
         tile = GPU_SMALL
@@ -194,6 +221,14 @@ def _mapped_arguments(a, b, bias, c):
     a, b = (x.copy() if x.data.ptr % 16 else x for x in (a, b))
     _, _, _, _, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
     return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
+
+
+def _sliced_arguments(a, b, bias, c):
+    """As `_arguments`; c has several parts of one product where neither operand has several."""
+    *arrays, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
+    parts = len(c) if len(a) == len(b) == 1 else 1
+    span = ceil_div(k, parts * _TERMS) * _TERMS
+    return *arrays, m, n, k, span, stride_a, stride_b
 
 
 def _arguments_of_parts(a, b, c, span):

@@ -96,3 +96,69 @@ double_buffer(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, 
     store_results<BIAS, APART_ROWS<A>, APART_COLS<A>>(c, bias, sum, row0 + row_in, col0 + col_in, m,
                                                       n);
 }
+
+// As `double_buffer` for few results, which leave a GPU idle: the warps of a block are SLICES groups,
+// each with every SLICES-th tile along k and its own sums, which are added up at the end. Of one pair
+// of matrices with a long k, each of the grid's z makes the part of c over `span` terms.
+template <class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK, int SLICES>
+__global__ void __launch_bounds__(TM / RM * (TN / RN) * SLICES)
+sliced(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, int span,
+       long long stride_a, long long stride_b) {
+    constexpr int THREADS = TM / RM * (TN / RN), W = 16 / sizeof(A), ACROSS = TN / (8 * RN);
+    constexpr int RESULTS = RM * RN * THREADS;
+    __shared__ __align__(16) A a_tiles[SLICES][2][TK][TM + W];
+    __shared__ __align__(16) A b_tiles[SLICES][2][TK][TN + W];
+    static_assert((SLICES - 1) * RESULTS <= SLICES * 2 * TK * (TM + W), "the sums of the others fit");
+    const int slice = threadIdx.x / THREADS, t = threadIdx.x % THREADS;
+    const int row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
+    const int row_in = row_in_block<A, RM, ACROSS>(t), col_in = col_in_block<A, RN, ACROSS>(t);
+    a += blockIdx.z * stride_a;
+    b += blockIdx.z * stride_b;
+    const bool packs_a = (TA ? m : k) % W == 0 && aligned16(a);
+    const bool packs_b = (TB ? k : n) % W == 0 && aligned16(b);
+    Coming<TK, TM, THREADS, !TA, A> next_a;
+    Coming<TK, TN, THREADS, TB, A> next_b;
+    A sum[RM][RN] = {};
+    const int start = span < k ? blockIdx.z * span : 0, last = min(k - start, span) + start;
+    const int own = slice * TK;
+    next_a.begin(a_tiles[slice][0], a, start + own, row0, k, m, packs_a, t);
+    next_b.begin(b_tiles[slice][0], b, start + own, col0, k, n, packs_b, t);
+    next_a.end(a_tiles[slice][0], t);
+    next_b.end(b_tiles[slice][0], t);
+    int now = 0;
+    for (int k0 = start; k0 < last; k0 += SLICES * TK, now ^= 1) {
+        copies_end();
+        wait_for_copies<0>();
+        __syncthreads();
+        const int next = k0 + SLICES * TK;
+        const bool more = next < last;
+        if (more) {
+            next_a.begin(a_tiles[slice][now ^ 1], a, next + own, row0, k, m, packs_a, t);
+            next_b.begin(b_tiles[slice][now ^ 1], b, next + own, col0, k, n, packs_b, t);
+        }
+        multiply_tiles<APART_ROWS<A>, APART_COLS<A>>(sum, a_tiles[slice][now], b_tiles[slice][now],
+                                                     row_in, col_in);
+        if (more) {
+            next_a.end(a_tiles[slice][now ^ 1], t);
+            next_b.end(b_tiles[slice][now ^ 1], t);
+        }
+    }
+    __syncthreads();  // nobody reads tiles any more: their memory takes the sums
+    A* sums = &a_tiles[0][0][0][0];
+    if (slice) {
+        #pragma unroll
+        for (int i = 0; i < RM * RN; ++i) {
+            sums[(slice - 1) * RESULTS + i * THREADS + t] = sum[i / RN][i % RN];
+        }
+    }
+    __syncthreads();
+    if (slice) return;
+    for (int other = 0; other < SLICES - 1; ++other) {
+        #pragma unroll
+        for (int i = 0; i < RM * RN; ++i) {
+            sum[i / RN][i % RN] += sums[other * RESULTS + i * THREADS + t];
+        }
+    }
+    store_results<BIAS, APART_ROWS<A>, APART_COLS<A>>(c, bias, sum, row0 + row_in, col0 + col_in, m,
+                                                      n);
+}

@@ -59,6 +59,7 @@ VERSIONS = {
         "vectorised": "16-byte loads, from far and from shared memory",
         **WARP_TILE,
         "double_buffer": "cp.async: the next tiles come while these are multiplied",
+        "sliced": "few results: groups of warps take tiles along k in turn, and add up",
         "tensor_core": "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)",
         "tensor_core_tf32": "float32 rounded to TF32, 10 bits of mantissa (WMMA)",
         "mma_sync": "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages",
@@ -71,7 +72,7 @@ VERSIONS = {
 # Where a launch would have few blocks for a GPU, each sum is split over several.
 FEW_BLOCKS = 33  # a quarter of the multiprocessors of a large GPU
 THIN = 16  # rows or columns up to which an operand is read once: all multiprocessors must load it
-LEAST_TERMS = 256  # of a split
+LEAST_TERMS, LEAST_TERMS_OF_SLICES = 256, 1024  # of a split
 
 
 class Product(NamedTuple):
@@ -211,6 +212,8 @@ def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) ->
     if version == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
         return _split_matvec(dialect, product, biased, False)
     count, part = _splits(dialect, version, product, biased)
+    if count > 1 and part == "sliced":
+        return _split_sliced(dialect, product, biased, count)
     return _split(dialect, part, count) if count > 1 else None
 
 
@@ -356,6 +359,8 @@ def _splits(
     flags = product.trans_a, product.trans_b, biased
     acc_t = dialect.matmul.accumulator(product.dtype)
     _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
+    if part == "sliced":
+        return splits(math.prod(grid), product.k, LEAST_TERMS_OF_SLICES), part
     in_place = (product.m <= THIN and not product.trans_b) or (
         product.n <= THIN and product.trans_a
     )
@@ -397,6 +402,28 @@ def _split_matvec(dialect: Dialect, product: Product, biased: bool, forced: bool
         c = reduce(dialect, "sum", sums, 0, dtype=wide if biased else dtype)
         if biased:
             c = pointwise(dialect, TABLE["add"], c, bias, dtype=wide, out_dtype=dtype)
+        return c.reshape(shape)
+
+    return product_of
+
+
+def _split_sliced(dialect: Dialect, product: Product, biased: bool, parts: int):
+    """The function of (a, b, bias) that returns c, the sum of `parts` by one launch of `sliced`."""
+    m, n, dtype = product.m, product.n, product.dtype
+    flags = product.trans_a, product.trans_b, False
+    acc_t = dialect.matmul.accumulator(dtype)
+    run = launcher(
+        "matmul", "sliced", *dialect.matmul.configure("sliced", acc_t, flags, parts, m, n, True)
+    )
+
+    def product_of(operands):
+        a, b, bias = operands
+        sums, shape = empty((parts, m, n), dtype, a), (*a.shape[:-1], n)
+        rows = _stack(a if product.trans_a else a.reshape(m, -1), (), product.trans_a)
+        run(rows, _stack(b, (), product.trans_b), empty(0, dtype, a), sums)
+        c = reduce(dialect, "sum", sums, 0)
+        if biased:
+            c = pointwise(dialect, TABLE["add"], c, bias)
         return c.reshape(shape)
 
     return product_of
@@ -472,7 +499,8 @@ def _cost(a, b, bias=None):
     return [(shape, a.dtype)], each * math.prod(shape)
 
 
-_HALVES, _SINGLES = ("tensor_core", "mma_sync", "wgmma"), ("double_buffer", "tensor_core_tf32")
+_HALVES = ("tensor_core", "mma_sync", "wgmma")
+_SINGLES = ("double_buffer", "sliced", "tensor_core_tf32")
 
 
 def _problem(version: str):
@@ -502,6 +530,12 @@ def _cases(rng, versions):
         transposed = (normal(rng, (k, m)).T, normal(rng, (n, k)).T, normal(rng, n))
         if version not in ("naive", "coalesced", "register_1d"):
             yield "matmul", transposed, how, k
+    if "sliced" in versions("matmul"):  # its tiles, each with more steps than one
+        for z, m, k, n in ((1, 17, 150, 40), (60, 20, 65, 70), (101, 33, 70, 34)):
+            pair = normal(rng, (z, m, k)), normal(rng, (z, k, n))
+            yield "matmul", pair, {"version": "sliced"}, k
+            crossed = [np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2) for x in pair]
+            yield "matmul", (*crossed, normal(rng, n)), {"version": "sliced"}, k
     for version in MATVEC:
         yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": version}, 100
     yield "matmul", (normal(rng, (3, 33, 20)), normal(rng, (20, 9))), {}, 20

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.pointwise import TABLE
 from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -630,10 +629,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1 and not array.size:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if num_classes != -1 and on_gpu(array):  # there the host does not wait for the numbers
-        below = check_bounds(array, 0, num_classes, _wrong_class)
-        classes, equal = array_module(array).arange(num_classes), TABLE["eq"]
-        long = np.dtype(np.int64)
-        return wrap(dispatch.active.pointwise(equal, below[..., None], classes, out_dtype=long))
+        xp, below = array_module(array), check_bounds(array, 0, num_classes, _wrong_class)
+        rows = xp.zeros((*array.shape, num_classes), np.int64)
+        ones = xp.broadcast_to(xp.ones(1, np.int64), (*array.shape, 1))
+        return wrap(dispatch.active.scatter(rows, -1, below[..., None], ones, out=rows))
     if array.size and array.min() < 0:
         raise _wrong_class(-1)
     most = int(array.max()) if array.size else -1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kernels import dispatch
+from kernels.pointwise import TABLE
 from minigrad.autograd.mode import mode
-from minigrad.backends import on_gpu
+from minigrad.backends import array_module, on_gpu
 from minigrad.devices import read
 
 
@@ -25,3 +26,10 @@ def elements_at_true(x: Any, mask: Any) -> Any:
     """The elements of an array on a GPU where a mask of its shape is True, as one dimension."""
     ends = dispatch.active.mask_ends(mask)
     return dispatch.active.masked_select(x, mask, ends, read(ends[-1], "item"))
+
+
+def without_repeats(x: Any) -> Any:
+    """The elements of a vector on a GPU that differ from the one before."""
+    first = array_module(x).ones(x.size, bool)
+    dispatch.active.pointwise(TABLE["ne"], x[1:], x[:-1], out=first[1:])
+    return elements_at_true(x, first)

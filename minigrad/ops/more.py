@@ -13,6 +13,7 @@ from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
@@ -405,6 +406,8 @@ def unique_consecutive(
     xp = array_module(array)
     place = 0 if dim is None else normalize_dim(dim, array.ndim)
     flat = array.reshape(-1) if dim is None else xp.moveaxis(array, place, 0)
+    if flat.ndim == 1 and not (return_inverse or return_counts) and runs_on_gpu(flat):
+        return wrap(without_repeats(flat))
     starts = xp.ones(flat.shape[0], bool)
     if flat.ndim == 1:
         xp.not_equal(flat[1:], flat[:-1], out=starts[1:])

@@ -561,6 +561,8 @@ def norm(
     axes = axes_of(dim, x._array.ndim)
     if p == 1:
         return reduce("norm1", x, axes, keepdim)
+    if p == float("inf") and x._array.size:
+        return reduce("norm_inf", x, axes, keepdim)
     if p in (float("inf"), -float("inf")):
         return (amax if p > 0 else amin)(POINTWISE["abs"](x), axes, keepdim)
     if p == 0:  # counts; x * 0 gives the gradient, which is zero

@@ -13,11 +13,13 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.launchers.sort import longest
+from kernels.pointwise import Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
+from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
@@ -131,9 +133,7 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     if descending:
         array = array[(*whole, _BACKWARDS)]
     xp = array_module(array)
-    if xp is not np and array.dtype.kind == "f":
-        # CuPy sorts by bits: NaN with a sign would be the least, and -0 less than 0.
-        array = xp.nan_to_num(array + array.dtype.type(0), True, np.nan, np.inf, -np.inf)
+    array = _by_bits(array)
     found = array.argsort(dim, "stable") if xp is np else xp.argsort(array, axis=dim, kind="stable")
     if descending:
         end = None if count is None else -count - 1
@@ -141,6 +141,17 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     elif count is not None:
         found = found[(*whole, slice(count))]
     return wrap(found if found.flags.c_contiguous else xp.ascontiguousarray(found))
+
+
+# What CuPy sorts by its bits: NaN with a sign would be the least, and -0 less than 0.
+_BY_BITS = Expr("by_bits", ("x",), "where(isnan(x), nan, x + 0)", params=("nan",))
+
+
+def _by_bits(array: Any) -> Any:
+    """The array, on a GPU with zeros and NaN that have no sign."""
+    if type(array) is np.ndarray or array.dtype.kind != "f" or not array.size:
+        return array
+    return dispatch.active.pointwise(_BY_BITS, array, params=(math.nan,))
 
 
 def _near(array: Any) -> np.ndarray | None:
@@ -216,6 +227,9 @@ def argsort(
     stable: bool = True,
 ) -> Tensor:
     """The positions that sort `input` along `dim`."""
+    array = input._array
+    if array.ndim == 1 and on_gpu(array) and array.size > longest(array.dtype):
+        return _order(input.detach(), normalize_dim(dim, 1), descending)
     return sort(input.detach(), dim, descending).indices
 
 
@@ -394,6 +408,8 @@ def _quantile(
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
         q = wrap(array_module(input._array).asarray(q, input._array.dtype))
+    elif not ((q._array >= 0) & (q._array <= 1)).all():
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     if q._array.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if not input.is_floating_point() or input.dtype.itemsize == 2:
@@ -405,8 +421,6 @@ def _quantile(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
             f"but got {interpolation}"
         )
-    if not ((q._array >= 0) & (q._array <= 1)).all():
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     place = normalize_dim(0 if dim is None else dim, 1 if dim is None else input._array.ndim)
     x = input.reshape(-1) if dim is None else input.movedim(place, -1) if input.ndim else input
     x = x if x._array.ndim else x.reshape(1)
@@ -491,16 +505,24 @@ def unique(
         counted = zip(_distinct(array.min(), near), asked, strict=True)
         given = [wrap(part) for part, wanted in counted if wanted]
         return tuple(given) if len(given) > 1 else given[0]
+    dim = axis if dim is None else dim
+    if dim is None and not (return_inverse or return_counts) and runs_on_gpu(array):
+        values = array_module(array).sort(_by_bits(array).reshape(-1))
+        return wrap(without_repeats(values))
+    wide = (
+        np.float32 if array.dtype == np.float16 else array.dtype
+    )  # NumPy sorts halves with NaN wrong
     found = array_module(array).unique(
-        array,
+        _by_bits(array.astype(wide, copy=False)),
         return_inverse=return_inverse,
         return_counts=return_counts,
-        axis=axis if dim is None else dim,
+        axis=dim,
+        equal_nan=False,
     )
     if not (return_inverse or return_counts):
-        return wrap(found)
-    parts = [wrap(part) for part in found]
-    if return_inverse and dim is None and axis is None:
+        return wrap(found.astype(array.dtype, copy=False))
+    parts = [wrap(found[0].astype(array.dtype, copy=False)), *map(wrap, found[1:])]
+    if return_inverse and dim is None:
         parts[1] = parts[1].reshape(array.shape)
     return tuple(parts)
 

@@ -117,3 +117,15 @@ def test_places_of_adaptive_maxima(torch, rng):
         want = torch.nn.functional.adaptive_max_pool2d(torch.tensor(values), size, True)
         for ours, theirs in zip(got, want, strict=True):
             np.testing.assert_array_equal(ours.cpu().numpy(), theirs.numpy())
+
+
+def test_a_reshape_copies_once(rng):
+    x = m.tensor(rng.standard_normal((300, 701)), device="cuda").t()
+    m.cuda.reset_peak_memory_stats()
+    before = m.cuda.memory_allocated()
+    y = x.reshape(-1)
+    assert m.cuda.max_memory_allocated() - before < 1.5 * y.nbytes
+    with pytest.raises(RuntimeError, match="view"):
+        x.view(-1)
+    assert m.cuda.max_memory_allocated() - before < 1.5 * y.nbytes
+    np.testing.assert_array_equal(y.cpu().numpy(), x.cpu().numpy().reshape(-1))

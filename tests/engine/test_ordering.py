@@ -100,6 +100,18 @@ def test_many_integers_near_each_other(torch, dtype, reach):
         np.testing.assert_array_equal(inverse, want[1].T)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_each_nan_is_a_value_of_its_own(torch, dtype):
+    x = np.array([np.nan, 2, -np.nan, np.nan, -0.0, 0, 2, 2, 1] * 50, dtype)
+    for name in ("unique", "unique_consecutive"):
+        how = {"return_inverse": True, "return_counts": True}
+        got = getattr(m, name)(m.from_numpy(x), **how)
+        want = getattr(torch, name)(torch.from_numpy(x), **how)
+        for mine, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        np.testing.assert_array_equal(getattr(m, name)(m.from_numpy(x)), want[0])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("kind", ["distinct", "equal", "few", "sorted", "nan"])
 def test_the_first_ones_of_a_long_row(torch, dtype, kind):

@@ -40,6 +40,16 @@ def test_sorting_and_selecting(dtype, rng):
                         same(x.cuda().kthvalue(k, dim), x.kthvalue(k, dim))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_elements_without_repeats(dtype, rng):
+    for shape in SHAPES:
+        x = m.from_numpy(tied(rng, shape, dtype, True))
+        for name in ("unique", "unique_consecutive"):
+            found, expected = getattr(m, name)(x.cuda()), getattr(m, name)(x)
+            assert found.is_cuda and found.dtype == expected.dtype
+            np.testing.assert_array_equal(found.cpu().numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("n", [31, 1023, 8193, 20_001])
 def test_the_first_ones_of_long_rows(n, rng):
     """From parts of the rows; of equal elements the first ones."""

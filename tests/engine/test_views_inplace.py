@@ -63,6 +63,31 @@ def test_copies_do_not_share_memory():
     assert x.contiguous() is x and x.to(mg.float32) is x and x.float() is x
 
 
+def test_a_reshape_copies_where_numpy_would(rng):
+    """Of slices, of dimensions in another order, and of repeated ones."""
+    copied = 0
+    for _ in range(2000):
+        shape, steps = rng.choice([1, 1, 2, 3, 4, 6], 3), rng.choice([1, 1, 2, -1], 3)
+        x = np.empty(shape * abs(steps))[tuple(slice(None, None, s) for s in steps)]
+        x = np.ascontiguousarray(x) if rng.random() < 0.5 else x
+        x = x.transpose(rng.permutation(3)) if rng.random() < 0.6 else x
+        x = np.broadcast_to(x, (2, *x.shape)) if rng.random() < 0.3 else x
+        wanted, left = [], x.size
+        while left > 1:
+            wanted.append(int(rng.choice([n for n in range(1, left + 1) if left % n == 0])))
+            left //= wanted[-1]
+        wanted.insert(rng.integers(len(wanted) + 1), 1)
+        try:
+            np.reshape(x, wanted, copy=False)
+            possible = True
+        except ValueError:
+            possible = False
+        copied += not possible
+        made = mg.from_numpy(x).reshape(wanted)
+        assert np.shares_memory(made.numpy(), x) == possible, (x.shape, x.strides, wanted)
+    assert 200 < copied < 1800
+
+
 def test_view_that_is_not_possible():
     x = mg.arange(6.0).reshape(2, 3)
     with pytest.raises(RuntimeError, match=r"Use .reshape\(...\) instead"):

@@ -207,7 +207,8 @@ def test_a_cpu_gets_no_split():
 def test_products_with_many_blocks_are_not_split(backend, planned):
     assert len(planned(backend, "matmul", array(1024, 1024), array(1024, 1024))) == 1
     assert len(planned(backend, "matmul", array(64, 200), array(200, 64))) == 1
-    assert len(planned(backend, "matmul", array(64, 2053), array(2053, 64))) == 1  # a prime
+    prime = [array(64, 2053).astype(np.float64), array(2053, 64).astype(np.float64)]
+    assert len(planned(backend, "matmul", *prime)) == 1  # no parts of one length
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -219,8 +220,10 @@ def test_products_in_parts(device, backend, rng, monkeypatch):
         monkeypatch.setattr(matmul, "compute_capability", lambda a: (8, 0))
     monkeypatch.setattr(matmul, "_plans", Plans())
     monkeypatch.setattr(matmul, "LEAST_TERMS", 32)
+    monkeypatch.setattr(matmul, "LEAST_TERMS_OF_SLICES", 64)
+    shapes = (40, 192, 33, "nn"), (40, 200, 33, "tt"), (33, 128, 64, "tn"), (9, 700, 30, "nt")
     for dtype in (np.float32, F16, BFLOAT16):
-        for m, k, n, layout in ((40, 96, 33, "nn"), (40, 96, 33, "tt"), (33, 128, 64, "tn")):
+        for m, k, n, layout in shapes:
             a = normal(rng, (k, m) if layout[0] == "t" else (m, k), dtype)
             b = normal(rng, (n, k) if layout[1] == "t" else (k, n), dtype)
             a, b = (v.T if t == "t" else v for v, t in zip((a, b), layout))

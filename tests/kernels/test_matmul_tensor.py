@@ -188,12 +188,15 @@ def test_the_version_that_ships():
             assert chosen(layout=layout, **{size: 500}) == wanted, (layout, size)
     assert chosen(n=1) == "matvec"
     assert chosen(m=2, n=2) == "coalesced"
-    assert chosen(np.float32) == chosen(np.float32, tf32=True) == "double_buffer"
-    assert chosen(np.float32, cc=(8, 0)) == "double_buffer"
-    assert chosen(np.float32, m=511) == chosen(np.float32, cc=(7, 5)) == "vectorised"
+    huge = {"m": 2048, "n": 2048}
+    for tf32 in (False, True):
+        assert chosen(np.float32, tf32=tf32, **huge) == "double_buffer"
+        assert chosen(np.float32, tf32=tf32) == "sliced"
+    assert chosen(np.float32, cc=(8, 0), **huge) == "double_buffer"
+    assert chosen(np.float32, cc=(8, 0)) == "sliced"
+    assert chosen(np.float32, cc=(7, 5)) == "vectorised"
     assert chosen(np.float32, cc=None) == chosen(np.float64, tf32=True) == "vectorised"
     assert chosen(np.float32, tf32=True, cc=(8, 0)) == "tensor_core_tf32"
-    assert chosen(np.float32, tf32=True, m=511) == "tensor_core_tf32"
     assert chosen(np.float32, tf32=True, cc=(7, 5)) == "vectorised"
     assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
 
@@ -217,9 +220,12 @@ def test_versions_say_what_they_take(rng):
         cuda_c.check("wgmma", Product(F16, 64, 60, 64, False, False, (9, 0)))
 
 
-def test_tf32_is_for_those_who_ask_for_it(rng):
-    """The launcher chooses as on a GPU, where nothing is launched."""
+def test_tf32_is_for_those_who_ask_for_it(rng, monkeypatch):
+    """The launcher chooses as on a GPU of compute capability 8.0, where nothing is launched."""
     from kernels.lab.gpu_model.resources import noting
+
+    pick = cuda_c.pick
+    monkeypatch.setattr(cuda_c, "pick", lambda product: pick(product._replace(cc=(8, 0))))
 
     a, chosen = normal(rng, (64, 64)), []
     try:
@@ -231,7 +237,7 @@ def test_tf32_is_for_those_who_ask_for_it(rng):
             chosen += [version for _, version in rows]
     finally:
         minigrad.set_float32_matmul_precision("highest")
-    assert chosen == ["vectorised", "tensor_core_tf32", "tensor_core_tf32", "vectorised"]
+    assert chosen == ["sliced", "tensor_core_tf32", "tensor_core_tf32", "sliced"]
     with pytest.raises(ValueError, match="expected 'highest', 'high' or 'medium', got 'tf32'"):
         minigrad.set_float32_matmul_precision("tf32")
 

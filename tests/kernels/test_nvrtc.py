@@ -120,6 +120,7 @@ def test_versions_that_claim_16_byte_loads_have_them():
 # What a version is for: instructions in the machine code of its kernels, by how they begin.
 MACHINE_CODE = {
     "double_buffer": ("LDGSTS.E", "LDS.128", "FFMA"),
+    "sliced": ("LDGSTS.E", "LDS.128", "FFMA"),
     "tensor_core": ("LDG.E.128", "HMMA.16816.F32"),
     "tensor_core_tf32": ("LDG.E.128", "HMMA.1684.F32.TF32"),
     "mma_sync": ("LDGSTS.E.BYPASS.128", "LDSM.16.M88.4", "LDSM.16.MT88.4", "HMMA.16816.F32"),
