@@ -72,7 +72,8 @@ VERSIONS = {
 # Where a launch would have few blocks for a GPU, each sum is split over several.
 FEW_BLOCKS = 33  # a quarter of the multiprocessors of a large GPU
 THIN = 16  # rows or columns up to which an operand is read once: all multiprocessors must load it
-LEAST_TERMS, LEAST_TERMS_OF_SLICES = 256, 1024  # of a split
+LEAST_TERMS = 256  # of a part of a sum
+LONG = 2048  # terms from which versions are split whose next tiles come while they multiply
 
 
 class Product(NamedTuple):
@@ -360,11 +361,14 @@ def _splits(
     acc_t = dialect.matmul.accumulator(product.dtype)
     _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
     if part == "sliced":
-        return splits(math.prod(grid), product.k, LEAST_TERMS_OF_SLICES), part
+        long = product.k >= LONG
+        return (splits(math.prod(grid), product.k, LEAST_TERMS) if long else 1), part
     in_place = (product.m <= THIN and not product.trans_b) or (
         product.n <= THIN and product.trans_a
     )
     enough = BLOCKS // 2 if in_place else FEW_BLOCKS + 1
+    if part == "mma_sync" and not in_place and product.k < LONG:
+        return 1, part
     most = splits(math.prod(grid), product.k, LEAST_TERMS, enough)
     return next((s for s in range(most, 1, -1) if product.k % s == 0), 1), part
 

@@ -220,7 +220,7 @@ def test_products_in_parts(device, backend, rng, monkeypatch):
         monkeypatch.setattr(matmul, "compute_capability", lambda a: (8, 0))
     monkeypatch.setattr(matmul, "_plans", Plans())
     monkeypatch.setattr(matmul, "LEAST_TERMS", 32)
-    monkeypatch.setattr(matmul, "LEAST_TERMS_OF_SLICES", 64)
+    monkeypatch.setattr(matmul, "LONG", 32)
     shapes = (40, 192, 33, "nn"), (40, 200, 33, "tt"), (33, 128, 64, "tn"), (9, 700, 30, "nt")
     for dtype in (np.float32, F16, BFLOAT16):
         for m, k, n, layout in shapes:

@@ -194,6 +194,8 @@ def test_the_version_that_ships():
         assert chosen(np.float32, tf32=tf32) == "sliced"
     assert chosen(np.float32, cc=(8, 0), **huge) == "double_buffer"
     assert chosen(np.float32, cc=(8, 0)) == "sliced"
+    assert chosen(np.float32, m=3072, n=3072) == "sliced"  # the third wave would be a fifth full
+    assert chosen(np.float32, m=4096, n=4096) == "double_buffer"
     assert chosen(np.float32, cc=(7, 5)) == "vectorised"
     assert chosen(np.float32, cc=None) == chosen(np.float64, tf32=True) == "vectorised"
     assert chosen(np.float32, tf32=True, cc=(8, 0)) == "tensor_core_tf32"
