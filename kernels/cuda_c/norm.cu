@@ -17,25 +17,46 @@
 
 constexpr int BX = 32, BY = 8;  // the block of the column kernels
 
+// A thread's elements of a channel, BLOCK apart, as if its planes lay one after the other: where they
+// are smaller than a block no thread waits, and the loads of several steps are under way at once.
+template <int BLOCK>
+struct InChannel {
+    int image, i;
+    const int size, images_a_step, rest;
+    __device__ __forceinline__ explicit InChannel(int size)
+        : image(size ? threadIdx.x / size : 0), i(size ? threadIdx.x % size : 0), size(size),
+          images_a_step(size ? BLOCK / size : 0), rest(size ? BLOCK % size : 0) {}
+    __device__ __forceinline__ int count(int images) const {
+        const long long left = (long long)images * size - threadIdx.x;
+        return left > 0 ? (int)((left + BLOCK - 1) / BLOCK) : 0;
+    }
+    __device__ __forceinline__ void next() {
+        image += images_a_step;
+        i += rest;
+        if (i >= size) i -= size, ++image;
+    }
+};
+
 template <class T, class A, int BLOCK>
 __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int images, int channels,
                                   int size) {
     __shared__ A partial[32];
     const int c = blockIdx.x;
     const A count = A((long long)images * size);
+    InChannel<BLOCK> at(size);
+    const int own = at.count(images);
     A total = A(0);
-    for (int n = 0; n < images; ++n) {
-        const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += BLOCK) total += A(plane[i]);
+    #pragma unroll 8
+    for (int k = 0; k < own; ++k, at.next()) {
+        total += A(x[((long long)at.image * channels + c) * size + at.i]);
     }
     const A m = block_sum<BLOCK>(total, partial) / count;
+    InChannel<BLOCK> again(size);
     total = A(0);
-    for (int n = 0; n < images; ++n) {
-        const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += BLOCK) {
-            const A d = A(plane[i]) - m;
-            total += d * d;
-        }
+    #pragma unroll 8
+    for (int k = 0; k < own; ++k, again.next()) {
+        const A d = A(x[((long long)again.image * channels + c) * size + again.i]) - m;
+        total += d * d;
     }
     const A variance = block_sum<BLOCK>(total, partial) / count;
     if (threadIdx.x == 0) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
@@ -197,13 +218,14 @@ __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invs
     const int c = blockIdx.x;
     const A m = A(mean[c]);
     A plain = A(0), scaled = A(0);
-    for (int n = 0; n < images; ++n) {
-        const long long plane = ((long long)n * channels + c) * size;
-        for (int i = threadIdx.x; i < size; i += BLOCK) {
-            const A gv = A(g[plane + i]);
-            plain += gv;
-            scaled += gv * (A(x[plane + i]) - m);
-        }
+    InChannel<BLOCK> at(size);
+    const int own = at.count(images);
+    #pragma unroll 4
+    for (int k = 0; k < own; ++k, at.next()) {
+        const long long i = ((long long)at.image * channels + c) * size + at.i;
+        const A gv = A(g[i]);
+        plain += gv;
+        scaled += gv * (A(x[i]) - m);
     }
     plain = block_sum<BLOCK>(plain, partial);
     scaled = block_sum<BLOCK>(scaled, partial);
