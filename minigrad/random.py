@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import Expr
 from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
@@ -467,13 +468,10 @@ def multinomial(
     """
     xp, shape = array_module(input._array), input._array.shape
     rows = input._array.astype(np.float64).reshape(-1, shape[-1])
-    wrong = (rows < 0).any() | ~xp.isfinite(rows).all()
-    problems = xp.stack([wrong, (rows.sum(1) <= 0).any()])
-    wrong, empty = read(problems, "tolist")  # once, as a GPU has to be waited for
-    if wrong:
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if empty:
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if rows.size:
+        _check_weights(wrap(rows))
+    elif len(rows):
+        raise RuntimeError(_NO_WEIGHT)
     seed, offset = (generator or current_generator()).next_call()
     if replacement:
         u = _random("uniform", input.device, (len(rows), num_samples), seed, offset, np.float64)
@@ -487,13 +485,30 @@ def multinomial(
                 "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
             )
         u = _random("uniform", input.device, rows.shape, seed, offset, np.float64)
-        with np.errstate(divide="ignore"):
-            keys = xp.where(rows > 0, xp.log(xp.maximum(u, 1e-300)) / rows, -np.inf)
+        keys = dispatch.active.pointwise(_KEYS, rows, u, params=(-math.inf,))
         if on_gpu(keys):
             index = functions.topk(wrap(keys), num_samples, 1).indices._array
         else:
             index = xp.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
     return wrap(index.astype(np.int64).reshape(*shape[:-1], num_samples))
+
+
+_KEYS = Expr(
+    "sampling_keys", ("weight", "u"), "where(weight > 0, log(maximum(u, 1e-300)) / weight, last)",
+    params=("last",),
+)  # fmt: skip
+_NO_WEIGHT = "invalid multinomial distribution (sum of probabilities <= 0)"
+
+
+def _check_weights(rows: Tensor) -> None:
+    """Raise for weights of which there is nothing to draw; a GPU is waited for once."""
+    with no_grad():
+        found = rows.amin(), rows.amax(), rows.sum(1).amin()
+        least, most, least_sum = read(functions.stack(found)._array, "tolist")
+    if not least >= 0 or not most < math.inf:  # NaN too
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if least_sum <= 0:
+        raise RuntimeError(_NO_WEIGHT)
 
 
 # --- in place ---

@@ -80,6 +80,7 @@ LONGER = 128  # ... on a CPU where shuffles are not free (CUDA C), or there is o
 # of a thread is compiled in half the time
 WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
+ONE_BLOCK = 16384  # elements of a row that one block reads before a second launch would begin
 PARTIAL = 4  # numbers of a partial result of `deviations`: count, mean, its rest, squares
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
@@ -333,7 +334,8 @@ def _segment(outer: int, length: int, inner: int, gpu: bool) -> int:
         most = SEGMENT if gpu else CPU_SEGMENT
     least = LEAST_SEGMENT if inner == 1 else LEAST_CHAIN * height
     results = outer * ceil_div(inner, width) if inner > 1 else outer
-    if not gpu or length <= BLOCKS or results * ceil_div(length, most) >= BLOCKS // 2:
+    one = BLOCKS if inner > 1 else ONE_BLOCK
+    if not gpu or length <= one or results * ceil_div(length, most) >= BLOCKS // 2:
         return most
     step = THREADS if inner == 1 else height  # whole rows of threads, and aligned packs
     return ceil_div(ceil_div(length, splits(results, length, least)), step) * step

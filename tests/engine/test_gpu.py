@@ -89,14 +89,15 @@ def test_random_numbers_are_drawn_on_the_gpu(name, backend):
     """By a kernel there, with the numbers of the CPU; normal ones are rounded otherwise."""
     if not software_gpu.installed():
         pytest.skip("the software GPU counts launches")
-    found, kernels = {}, 1 + name.startswith("multinomial")  # which sorts or searches, too
+    found, several = {}, name.startswith("multinomial")  # which looks at the weights, and sorts
     with mg.backends.use(backend):
         for place in ("cpu", "cuda"):
             mg.manual_seed(3)
             launches = software_gpu.launches()
             made = RANDOM[name](place)
             assert made.device.type == place
-            assert software_gpu.launches() - launches == kernels * (place == "cuda")
+            count = software_gpu.launches() - launches
+            assert count > 2 if several and place == "cuda" else count == (place == "cuda")
             found[place] = made.cpu().numpy()
     on_gpu, expected = found["cuda"], found["cpu"]
     eps = 0 if expected.dtype.kind in "iu" else 4 * np.finfo(expected.dtype).eps
