@@ -17,25 +17,47 @@
 
 constexpr int BX = 32, BY = 8;  // the block of the column kernels
 
-// A thread's elements of a channel, BLOCK apart, as if its planes lay one after the other: where they
-// are smaller than a block no thread waits, and the loads of several steps are under way at once.
-template <int BLOCK>
-struct InChannel {
-    int image, i;
-    const int size, images_a_step, rest;
-    __device__ __forceinline__ explicit InChannel(int size)
-        : image(size ? threadIdx.x / size : 0), i(size ? threadIdx.x % size : 0), size(size),
-          images_a_step(size ? BLOCK / size : 0), rest(size ? BLOCK % size : 0) {}
-    __device__ __forceinline__ int count(int images) const {
-        const long long left = (long long)images * size - threadIdx.x;
-        return left > 0 ? (int)((left + BLOCK - 1) / BLOCK) : 0;
-    }
-    __device__ __forceinline__ void next() {
-        image += images_a_step;
-        i += rest;
-        if (i >= size) i -= size, ++image;
-    }
+// What a block has of a channel: of every `step`-th image from `image` on, the elements of the plane
+// from `first` to before `last`. The second constructor is for a block of `split`.
+struct Part {
+    int image, step, first, last;
+
+    __device__ explicit Part(int size) : image(0), step(1), first(0), last(size) {}
+    __device__ Part(int pieces, int span, int size)
+        : image(blockIdx.y / pieces), step(gridDim.y / pieces), first(blockIdx.y % pieces * span),
+          last(first + span < size ? first + span : size) {}
 };
+
+// visit(i) for a thread's elements i of channel c, BLOCK apart. Planes that are not much larger than
+// a block count as one row of elements: no thread waits for the next plane, and the loads of several
+// steps are under way at once.
+template <int BLOCK, class Visit>
+__device__ __forceinline__ void each_in_channel(const Part& part, int images, int channels, int size,
+                                                int c, Visit visit) {
+    const int width = part.last - part.first;
+    const long long image = (long long)channels * size, across = part.step * image;
+    long long at = part.image * image + (long long)c * size + part.first;
+    if (width >= 8 * BLOCK) {
+        for (int n = part.image; n < images; n += part.step, at += across) {
+            for (int i = threadIdx.x; i < width; i += BLOCK) visit(at + i);
+        }
+        return;
+    }
+    if (width <= 0 || part.image >= images) return;
+    const long long count = ((images - part.image - 1LL) / part.step + 1) * width;
+    const int own = threadIdx.x < count ? (int)((count - threadIdx.x + BLOCK - 1) / BLOCK) : 0;
+    int i = threadIdx.x % width;
+    at += threadIdx.x / width * across + i;
+    const int turn = BLOCK % width;
+    const long long along = BLOCK / width * across + turn, back = across - width;
+    #pragma unroll 8
+    for (int k = 0; k < own; ++k) {
+        visit(at);
+        at += along;
+        i += turn;
+        if (i >= width) i -= width, at += back;
+    }
+}
 
 template <class T, class A, int BLOCK>
 __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int images, int channels,
@@ -43,21 +65,15 @@ __global__ void statistics_planes(const T* x, A* mean, A* invstd, A eps, int ima
     __shared__ A partial[32];
     const int c = blockIdx.x;
     const A count = A((long long)images * size);
-    InChannel<BLOCK> at(size);
-    const int own = at.count(images);
+    const Part all(size);
     A total = A(0);
-    #pragma unroll 8
-    for (int k = 0; k < own; ++k, at.next()) {
-        total += A(x[((long long)at.image * channels + c) * size + at.i]);
-    }
+    each_in_channel<BLOCK>(all, images, channels, size, c, [&](long long i) { total += A(x[i]); });
     const A m = block_sum<BLOCK>(total, partial) / count;
-    InChannel<BLOCK> again(size);
     total = A(0);
-    #pragma unroll 8
-    for (int k = 0; k < own; ++k, again.next()) {
-        const A d = A(x[((long long)again.image * channels + c) * size + again.i]) - m;
+    each_in_channel<BLOCK>(all, images, channels, size, c, [&](long long i) {
+        const A d = A(x[i]) - m;
         total += d * d;
-    }
+    });
     const A variance = block_sum<BLOCK>(total, partial) / count;
     if (threadIdx.x == 0) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
@@ -90,16 +106,6 @@ __global__ void statistics_columns(const T* x, A* mean, A* invstd, A eps, int im
     if (threadIdx.y == 0 && live) mean[c] = m, invstd[c] = A(1) / sqrt_of(variance + eps);
 }
 
-// What a block of `split` has of a channel: of every `step`-th image from `image` on, the elements of
-// the plane from `first` to before `last`.
-struct Part {
-    int image, step, first, last;
-
-    __device__ Part(int pieces, int span, int size)
-        : image(blockIdx.y / pieces), step(gridDim.y / pieces), first(blockIdx.y % pieces * span),
-          last(first + span < size ? first + span : size) {}
-};
-
 // Grid (C, parts); sizes (parts,): the elements of each; means and squares about them (parts, C).
 template <class T, class A, int BLOCK>
 __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, int pieces, int span,
@@ -108,19 +114,13 @@ __global__ void split_planes(const T* x, const A* sizes, A* means, A* squares, i
     const int c = blockIdx.x;
     const Part part(pieces, span, size);
     A total = A(0);
-    for (int n = part.image; n < images; n += part.step) {
-        const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) total += A(plane[i]);
-    }
+    each_in_channel<BLOCK>(part, images, channels, size, c, [&](long long i) { total += A(x[i]); });
     const A m = block_sum<BLOCK>(total, partial) / sizes[blockIdx.y];
     total = A(0);
-    for (int n = part.image; n < images; n += part.step) {
-        const T* plane = x + ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-            const A d = A(plane[i]) - m;
-            total += d * d;
-        }
-    }
+    each_in_channel<BLOCK>(part, images, channels, size, c, [&](long long i) {
+        const A d = A(x[i]) - m;
+        total += d * d;
+    });
     total = block_sum<BLOCK>(total, partial);
     if (threadIdx.x > 0) return;
     means[blockIdx.y * (long long)channels + c] = m;
@@ -218,15 +218,11 @@ __global__ void sums_planes(const T* g, const T* x, const M* mean, const M* invs
     const int c = blockIdx.x;
     const A m = A(mean[c]);
     A plain = A(0), scaled = A(0);
-    InChannel<BLOCK> at(size);
-    const int own = at.count(images);
-    #pragma unroll 4
-    for (int k = 0; k < own; ++k, at.next()) {
-        const long long i = ((long long)at.image * channels + c) * size + at.i;
+    each_in_channel<BLOCK>(Part(size), images, channels, size, c, [&](long long i) {
         const A gv = A(g[i]);
         plain += gv;
         scaled += gv * (A(x[i]) - m);
-    }
+    });
     plain = block_sum<BLOCK>(plain, partial);
     scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x == 0) dbias[c] = plain, dweight[c] = scaled * A(invstd[c]);
@@ -259,14 +255,11 @@ __global__ void split_sums_planes(const T* g, const T* x, const M* mean, const M
     const Part part(pieces, span, size);
     const A m = A(mean[c]);
     A plain = A(0), scaled = A(0);
-    for (int n = part.image; n < images; n += part.step) {
-        const long long plane = ((long long)n * channels + c) * size;
-        for (int i = part.first + threadIdx.x; i < part.last; i += BLOCK) {
-            const A gv = A(g[plane + i]);
-            plain += gv;
-            scaled += gv * (A(x[plane + i]) - m);
-        }
-    }
+    each_in_channel<BLOCK>(part, images, channels, size, c, [&](long long i) {
+        const A gv = A(g[i]);
+        plain += gv;
+        scaled += gv * (A(x[i]) - m);
+    });
     plain = block_sum<BLOCK>(plain, partial);
     scaled = block_sum<BLOCK>(scaled, partial);
     if (threadIdx.x > 0) return;

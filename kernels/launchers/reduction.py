@@ -80,7 +80,7 @@ LONGER = 128  # ... on a CPU where shuffles are not free (CUDA C), or there is o
 # of a thread is compiled in half the time
 WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
-ONE_BLOCK = 16384  # elements of a row that one block reads before a second launch would begin
+ONE_BLOCK = 32768  # elements of a row that one block reads before a second launch would begin
 PARTIAL = 4  # numbers of a partial result of `deviations`: count, mean, its rest, squares
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
