@@ -313,7 +313,7 @@ def _x(version: str):
 
 
 def _cases(rng, versions):
-    for shape in [(33, 5, 7, 9), (257, 33)]:
+    for shape in [(33, 5, 7, 9), (2, 3, 70, 65), (257, 33)]:
         x, g = 2 + 3 * normal(rng, shape), normal(rng, shape)
         weight, bias = normal(rng, shape[1]), normal(rng, shape[1])
         for how in ({}, {"version": "split"}):
