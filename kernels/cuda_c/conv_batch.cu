@@ -14,14 +14,15 @@
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
 // blockIdx.z = (split of the terms, group). rows and places (m); terms and right_terms (count), of
 // which a split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances
-// between groups.
-template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS>
+// between groups. ADDS: what lies in out plus `sign` times the product goes to the place `shift` from
+// it.
+template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS, bool ADDS>
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
            const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
            int count, int span, int groups, int n,
            long long left_group, long long right_group, long long out_group, long long out_split,
-           long long column) {
+           long long column, int sign, long long shift) {
     constexpr int TM = BY * RM, TN = BX * RN;
     __shared__ A left_tile[TK][TM + 1];
     __shared__ A right_tile[TK][TN];
@@ -65,7 +66,10 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
         #pragma unroll
         for (int i = 0; i < RM; ++i) {
             const int row = row0 + ty * RM + i;
-            if (row < m) out[places[row] + col * column] = U(sum[j][i] + more);
+            if (row >= m) continue;
+            U* at = out + places[row] + col * column;
+            if (ADDS) at[shift] = U(A(*at) + A(sign) * sum[j][i]);
+            else *at = U(sum[j][i] + more);
         }
     }
 }

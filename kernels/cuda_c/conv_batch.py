@@ -18,12 +18,14 @@ def tiling(m: int, n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
     return (ceil_div(n, _COLUMNS), ceil_div(m, ROWS)), block, tile
 
 
-def batch_gemm(acc_t, bx: int, by: int, rm: int, rn: int, tk: int, has_bias: bool) -> Kernel:
+def batch_gemm(
+    acc_t, bx: int, by: int, rm: int, rn: int, tk: int, has_bias: bool, adds: bool
+) -> Kernel:
     """kernel(left, right, bias, out, rows, places, terms, right_terms, span, groups, n, left_group,
-    right_group, out_group, out_split, column)."""
+    right_group, out_group, out_split, column, sign, shift)."""
 
     def arguments(left, right, bias, out, rows, places, terms, right_terms, *rest):
         tables = rows, places, terms, right_terms
         return left, right, bias, out, *tables, rows.size, terms.size, *rest
 
-    return _kernel("batch_gemm", (1, 3), (acc_t, bx, by, rm, rn, tk, has_bias), arguments)
+    return _kernel("batch_gemm", (1, 3), (acc_t, bx, by, rm, rn, tk, has_bias, adds), arguments)

@@ -25,8 +25,10 @@ from kernels.launchers.conv_planes import (
     images_in_parts,
     padded,
 )
+from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose
+from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 
@@ -51,26 +53,31 @@ class Groups(NamedTuple):
     column: int
 
 
-def _positions(geo: Geometry, planes: Planes, across: int, down: int) -> Side:
-    """The output positions of all images: in padded planes of x, and in an array in which images
-    are `down` elements apart, and positions `across`."""
+def _positions(geo: Geometry, planes: Planes, across: int, down: int, each: int) -> Side:
+    """The output positions of all images, along a row each `each`-th one: in padded planes of x,
+    and in an array in which images are `down` elements apart, and positions `across`."""
     n, (height, width) = geo.x_shape[0], geo.out
-    image, i, j = np.ogrid[:n, :height, :width]
+    image, i, j = np.ogrid[:n, :height, :width:each]
     x = image * geo.x_shape[1] * planes.channel
     x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
     return Side(x, image * down + (i * width + j) * across)
 
 
-def _taps(geo: Geometry, planes: Planes, across: int) -> Side:
-    """The weights of one output channel: in padded planes of x, and in weights that are `across`
-    elements apart."""
-    c, i, j = np.ogrid[: geo.channels[0], : geo.w_shape[2], : geo.w_shape[3]]
+def _taps(geo: Geometry, planes: Planes, across: int, width: int) -> Side:
+    """The weights of one output channel, of each row the first `width`: in padded planes of x, and
+    in weights that are `across` elements apart."""
+    (_, channels, height, whole) = geo.w_shape
+    c, i, j = np.ogrid[:channels, :height, :width]
     x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
-    return Side(x, np.arange(x.size) * across)
+    return Side(x, ((c * height + i) * whole + j) * across)
 
 
 class Product:
-    """Launches of batch_gemm with the same tables: `product(left, right, bias, out)`."""
+    """Launches of batch_gemm with the same tables: `product(left, right, bias, out)`.
+
+    shift: where the product, times `sign`, and what lies in out go to, from there; None for the
+    product alone.
+    """
 
     def __init__(
         self,
@@ -83,12 +90,14 @@ class Product:
         has_bias: bool = False,
         span: int | None = None,
         out_split: int = 0,
+        sign: int = 1,
+        shift: int | None = None,
     ) -> None:
         xp, gpu = namespace(like), on_gpu(like)
         span = max(span or terms.left.size, 1)
         splits = max(ceil_div(terms.left.size, span), 1)
         tables = [xp.asarray(table.reshape(-1).astype(np.uint32)) for table in terms]
-        numbers = (span, *groups[:-1], out_split, groups.column)
+        numbers = (span, *groups[:-1], out_split, groups.column, sign, shift or 0)
         left, places = (table.reshape(-1).astype(np.uint32) for table in rows)
         acc_t = dialect.common.scalar_type(like.dtype)
         tall = dialect.conv_batch.ROWS * MAX_GRID_YZ
@@ -96,7 +105,7 @@ class Product:
         for first in range(0, left.size, tall):
             some = [xp.asarray(table[first : first + tall]) for table in (left, places)]
             blocks, block, tile = dialect.conv_batch.tiling(some[0].size, groups.columns, gpu)
-            kernel = dialect.conv_batch.batch_gemm(acc_t, *tile, has_bias)
+            kernel = dialect.conv_batch.batch_gemm(acc_t, *tile, has_bias, shift is not None)
             grid = (*blocks, splits * groups.count)
             run = launcher(name, "batch_gemm", kernel, grid, block)
             self.steps.append((run, (*some, *tables, *numbers)))
@@ -104,6 +113,64 @@ class Product:
     def __call__(self, left, right, bias, out) -> None:
         for run, args in self.steps:
             run(left, right, bias, out, *args)
+
+
+class Pairs(NamedTuple):
+    """Rows that stand for two results, of terms that stand for two:
+
+        y0 = d0 * w0 + d1 * w1        y1 = d1 * w0 + d2 * w1
+
+    Three products take the place of four (S. Winograd, "Arithmetic complexity of computations",
+    1980; F(2, 2)):
+
+        both = d1 * (w0 + w1)    y1 = both - (d1 - d2) * w1    y0 = both + (d0 - d1) * w0
+
+    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart.
+    """
+
+    left: int
+    right: int
+    out: int
+
+    def products(self, *given, has_bias: bool, **how) -> list[Product]:
+        """As `Product`, for the operands of `operands`."""
+        both, y0 = Product(*given, has_bias, **how), Product(*given, **how, shift=0)
+        return [both, Product(*given, **how, sign=-1, shift=self.out), y0]
+
+    def operands(self, dialect: Dialect, left, right) -> list[tuple]:
+        """Of the three products."""
+        differences = pointwise(dialect, TABLE["sub"], left[: -self.left], left[self.left :])
+        sums = pointwise(dialect, TABLE["add"], right[: -self.right], right[self.right :])
+        ahead, w1 = differences[self.left :], right[self.right :]
+        return [(left[self.left :], sums), (ahead, w1), (differences, right)]
+
+
+def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = False, **how):
+    """As `Product`, or of pairs."""
+    if pairs is None:
+        return Product(dialect, *given, has_bias, **how)
+    products = pairs.products(dialect, *given, has_bias=has_bias, **how)
+
+    def run(left, right, bias, out) -> None:
+        for product, (a, b) in zip(products, pairs.operands(dialect, left, right), strict=True):
+            product(a, b, bias, out)
+
+    return run
+
+
+def _in_pairs(geo: Geometry) -> bool:
+    """Whether the weights along a row are pairs a stride apart, and so many results lie along one:
+    then windows that follow each other share half of what they read."""
+    stride, width = geo.stride[1], geo.w_shape[3]
+    return geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
+
+
+def _saves(like, results: int, terms: int, operands: int) -> bool:
+    """Whether `Pairs` takes less time: on a CPU where the sums are long. In multiply-adds: a result
+    is read, and written more than once; sums and differences are taken; there are more launches."""
+    if on_gpu(like) or compute_dtype(like.dtype) != like.dtype:
+        return False
+    return results * (terms // 4 - 40) > 16 * operands + 500_000
 
 
 def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
@@ -118,16 +185,22 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     (per_in, per_out), planes, outs = geo.channels, padded(geo), geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
     distances = per_in * planes.channel, per_out * terms, per_out * pixels, pixels
+    floats = geo.x_shape[1] * planes.channel + outs * pixels
+    stride, width, pairs = geo.stride[1], geo.w_shape[3], None
+    results = geo.x_shape[0] * outs * pixels
+    operands = geo.x_shape[0] * floats - results + math.prod(geo.w_shape)
+    if _in_pairs(geo) and _saves(like, results, terms, operands):
+        pairs, width = Pairs(stride, stride * per_out, 1), stride
 
     def convolution(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        rows = _positions(geo, planes, 1, outs * pixels)
+        rows = _positions(geo, planes, 1, outs * pixels, 2 if pairs else 1)
         groups = Groups(geo.groups, per_out, *distances)
-        taps = _taps(geo, planes, per_out)
-        product = Product(dialect, name, like, rows, taps, groups, has_bias)
+        taps = _taps(geo, planes, per_out, width)
+        given = dialect, name, like, rows, taps, groups
+        product = _multiplied(pairs, *given, has_bias=has_bias)
         return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
 
-    floats = geo.x_shape[1] * planes.channel + outs * pixels
     parts = images_in_parts(geo, floats, on_gpu(like), convolution)
 
     def convolved(w, x, bias):
@@ -145,16 +218,22 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     (per_in, per_out), planes, dtype = geo.channels, padded(geo), like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
+    stride, width, pairs = geo.stride[1], geo.w_shape[3], None
+    floats = geo.x_shape[1] * planes.channel + outs * pixels
+    n = geo.x_shape[0]
+    if _in_pairs(geo) and _saves(like, size, n * pixels, n * floats):
+        pairs, width = Pairs(stride, outs, stride), stride
 
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        positions = _positions(geo, planes, outs, pixels * outs)
+        positions = _positions(geo, planes, outs, pixels * outs, 2 if pairs else 1)
         splits = max(ceil_div(positions.left.size, SPAN), 1)
-        product = Product(
+        product = _multiplied(
+            pairs,
             dialect,
             name,
             like,
-            _taps(geo, planes, 1),
+            _taps(geo, planes, 1, width),
             positions,
             Groups(geo.groups, per_out, per_in * planes.channel, per_out, per_out * terms, terms),
             span=ceil_div(positions.left.size, splits),
@@ -167,7 +246,6 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
 
         return splits, add_up
 
-    floats = geo.x_shape[1] * planes.channel + outs * pixels
     steps, count = [], 0
     for images, (splits, add_up) in images_in_parts(geo, floats, on_gpu(like), gradient):
         steps.append((images, slice(count, count + splits), add_up))

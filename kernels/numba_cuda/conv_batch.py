@@ -29,12 +29,12 @@ TILE = 32
 
 
 @functools.cache
-def batch_gemm(acc_t, tile: int, has_bias: bool):
+def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
     """Block (tile, tile), one result per thread; blockIdx.z = (split of the terms, group).
 
     left, right, out flat; rows and places (m,); terms and right_terms one for each term, of which a
     split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances between
-    groups.
+    groups. adds: what lies in out plus `sign` times the product goes to the place `shift` from it.
     """
 
     @cuda.jit
@@ -55,6 +55,8 @@ def batch_gemm(acc_t, tile: int, has_bias: bool):
         out_group,
         out_split,
         column,
+        sign,
+        shift,
     ):
         left_tile = cuda.shared.array((tile, tile), acc_t)
         right_tile = cuda.shared.array((tile, tile), acc_t)
@@ -84,7 +86,11 @@ def batch_gemm(acc_t, tile: int, has_bias: bool):
         result[ty, tx] = acc
         cuda.syncthreads()
         if row0 + tx < m and col0 + ty < n:
-            out[to + places[row0 + tx] + ty * column] = result[tx, ty]
+            at = to + places[row0 + tx] + ty * column
+            if adds:
+                out[at + shift] = out[at] + sign * result[tx, ty]
+            else:
+                out[at] = result[tx, ty]
 
     return conv2d_batch_gemm
 

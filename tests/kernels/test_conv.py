@@ -256,3 +256,40 @@ def test_errors(device, rng):
     with pytest.raises(ValueError, match="gradient of shape"):
         g, w = (put(normal(rng, s), device) for s in [(1, 4, 5, 5), (4, 2, 3, 3)])
         kernels.conv2d_backward_data(g, w, (1, 2, 8, 8), backend="numba")
+
+
+PAIRS = {
+    "k4_s2": ((3, 5, 9, 12), (33, 5, 4, 4), (2, 2), (1, 1), (1, 1), 1),
+    "k2_s1": ((2, 6, 7, 7), (8, 3, 2, 2), (1, 1), (0, 1), (1, 1), 2),
+    "k6_s3": ((2, 4, 9, 15), (5, 4, 3, 6), (2, 3), (0, 0), (1, 1), 1),
+    "odd": ((2, 4, 9, 13), (5, 4, 4, 4), (2, 2), (0, 0), (1, 1), 1),
+    "other_taps": ((2, 4, 9, 12), (5, 4, 3, 3), (2, 2), (1, 1), (1, 1), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("case", PAIRS)
+def test_windows_that_share_half(device, case, backend, dtype, rng, monkeypatch):
+    """Three products for four, in parts of the images and of the sums."""
+    if device == "gpu":
+        pytest.skip("on a CPU")
+    batch = importlib.import_module("kernels.launchers.conv_batch")
+    monkeypatch.setattr(batch, "_saves", lambda *_: True)
+    monkeypatch.setattr(batch, "SPAN", 20)
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv_planes"), "PART", 900)
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
+    monkeypatch.setitem(CASES, case, PAIRS[case])
+    x, w, bias, g, options = make(rng, case, dtype)
+    how = {"backend": backend, "version": "batch_gemm"}
+    with kernels.trace() as trace:
+        y = kernels.conv2d(x, w, bias, *options, **how)
+        dw = kernels.conv2d_backward_weight(g, x, w.shape, *options, **how)
+    assert ("pointwise.sub" in {name for name, _ in trace.rows}) == case.startswith("k")
+    (x, w, bias, g), scaled = map(wide, (x, w, bias, g)), [abs(wide(v)) for v in (x, w, g)]
+    terms = w[0].size
+    scale = reference.conv2d(*scaled[:2], None, *options) + 3
+    assert_close(y, reference.conv2d(x, w, bias, *options), 3 * scale, terms)
+    scale = reference.conv2d_backward_weight(scaled[2], scaled[0], w.shape, *options)
+    terms = g[:, 0].size
+    assert_close(dw, reference.conv2d_backward_weight(g, x, w.shape, *options), 3 * scale, terms)
