@@ -31,6 +31,7 @@ from kernels.launchers.transpose import cast, transpose
 from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
+HALVED = 1024  # terms from which two threads each read half of the images
 
 
 class Side(NamedTuple):
@@ -227,7 +228,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
         positions = _positions(geo, planes, outs, pixels * outs, 2 if pairs else 1)
-        splits = max(ceil_div(positions.left.size, SPAN), 1)
+        splits = max(ceil_div(positions.left.size, SPAN), 2 if positions.left.size >= HALVED else 1)
         product = _multiplied(
             pairs,
             dialect,

@@ -3,8 +3,10 @@
 `launch(code, words, count, cost)` runs a kernel's blocks: the array of `count` words is what `code`
 takes, and `cost` points to the nanoseconds that it is expected to take on one OS thread, which it
 corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which
-runs `serve(pool, number)` forever, take chunks of the blocks until none is left. Results do not
-depend on who runs which.
+runs `serve(pool, number)` forever, take chunks of the blocks until none is left, each of its own
+range first, then from the ends of the others'. So a thread finds in its caches what it wrote in the
+launch before: between processors that share no cache, that takes as long as from memory. Results do
+not depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
 that takes longer than waking. A helper that comes too late is not waited for, and after one that
@@ -22,17 +24,19 @@ import sys
 
 from kernels.simt.backend.interrupt import INTERRUPTED
 
-# REMAINING: blocks that nobody has taken; from its success in taking some on, and until it has
+# OPEN: the number of a launch of which there may be blocks to take, or 0; NUMBER: of the last one.
+# LEFT: blocks that have not been run. From its success in taking some on, and until it has
 # subtracted them from LEFT, a thread may rely on the words of the launch.
-REMAINING, LEFT = 0, 16
-CODE, WORDS, COUNT, BLOCKS, CHUNK, HELPERS, PROCESSOR = range(32, 39)  # of a launch
+OPEN, NUMBER, LEFT = 0, 1, 16
+CODE, WORDS, COUNT, CHUNK, HELPERS, PROCESSOR = range(32, 38)  # of a launch
 STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
 BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
 # who waits looks before it sleeps, whether a launch has lacked helpers, and 0
 WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
 SKIP, PENALTY = 85, 86  # launches run alone until then, in ns; for how long they did
-FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where
+RANGE = 88  # of each thread: the blocks that nobody has taken, the first one below, the end above
+FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where; its RANGE
 MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
 
@@ -42,6 +46,7 @@ SHARE = 10_000  # ns: shorter launches stay on the calling thread
 _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
 _CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
+_LOW = (1 << 32) - 1  # of a range, its first block
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
 _LATE = 50_000  # ns: a caller that waits for more than that and its own part was not helped
 _PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
@@ -209,43 +214,112 @@ no:
   ret i1 0
 }}
 
-; Takes some of the pool's blocks; how many remained, or 0. A thread's share of what remains, so
-; that first chunks are large and last ones small
-define internal i64 @take(ptr %pool, ptr %taken.to) {{
-  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+define internal ptr @range.of(ptr %pool, i64 %thread) {{
+  %words = mul i64 %thread, {HELPER_WORDS}
+  %place = add i64 %words, {RANGE}
+  %at = getelementptr i64, ptr %pool, i64 %place
+  ret ptr %at
+}}
+
+; Takes some blocks of a thread's range, from its beginning if they are `own`, else from its end; the
+; first of them and 1, or 0
+define internal i64 @take.of(ptr %pool, i64 %thread, i1 %own, ptr %taken.to) {{
+  %range.at = call ptr @range.of(ptr %pool, i64 %thread)
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
-  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
-  %first.seen = load atomic i64, ptr %remaining.at seq_cst, align 8
+  %first.seen = load atomic i64, ptr %range.at seq_cst, align 8
   br label %try
 try:
   %seen = phi i64 [%first.seen, %0], [%seen.next, %claim]
-  %none = icmp eq i64 %seen, 0
-  br i1 %none, label %end, label %claim
-claim:  ; these two may be another launch's, which does no harm
+  %low = and i64 %seen, {_LOW}
+  %high = lshr i64 %seen, 32
+  %none = icmp uge i64 %low, %high
+  br i1 %none, label %nothing, label %claim
+claim:  ; the chunk may be another launch's, which does no harm
+  %remaining = sub i64 %high, %low
   %chunk = load atomic i64, ptr %chunk.at monotonic, align 8
-  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
-  %threads = add i64 %helpers, 1
-  %share = udiv i64 %seen, %threads
-  %at.least = call i64 @llvm.umax.i64(i64 %share, i64 %chunk)
-  %taken = call i64 @llvm.umin.i64(i64 %at.least, i64 %seen)
-  %less = sub i64 %seen, %taken
-  %pair = cmpxchg ptr %remaining.at, i64 %seen, i64 %less seq_cst seq_cst
+  %quarter = lshr i64 %remaining, 2
+  %most = sub i64 %remaining, %quarter
+  %half = lshr i64 %remaining, 1
+  %part = select i1 %own, i64 %most, i64 %half
+  %at.least = call i64 @llvm.umax.i64(i64 %part, i64 %chunk)
+  %taken = call i64 @llvm.umin.i64(i64 %at.least, i64 %remaining)
+  %above = shl i64 %taken, 32
+  %behind = add i64 %seen, %taken
+  %before = sub i64 %seen, %above
+  %less = select i1 %own, i64 %behind, i64 %before
+  %pair = cmpxchg ptr %range.at, i64 %seen, i64 %less seq_cst seq_cst
   %seen.next = extractvalue {{i64, i1}} %pair, 0
   %claimed = extractvalue {{i64, i1}} %pair, 1
   br i1 %claimed, label %success, label %try
 success:
   store i64 %taken, ptr %taken.to
-  br label %end
-end:
-  ret i64 %seen
+  %last.ones = sub i64 %high, %taken
+  %first = select i1 %own, i64 %low, i64 %last.ones
+  %result = add i64 %first, 1
+  ret i64 %result
+nothing:
+  ret i64 0
+}}
+
+; Takes some of the pool's blocks; the first of them and 1, or 0
+define internal i64 @take(ptr %pool, i64 %thread, ptr %taken.to) {{
+  %own = call i64 @take.of(ptr %pool, i64 %thread, i1 1, ptr %taken.to)
+  %found = icmp ne i64 %own, 0
+  br i1 %found, label %mine, label %others
+mine:
+  ret i64 %own
+others:
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  br label %other
+other:
+  %t = phi i64 [0, %others], [%t.next, %again]
+  %is.one = icmp ule i64 %t, %helpers
+  br i1 %is.one, label %ask, label %nothing
+ask:
+  %theirs = call i64 @take.of(ptr %pool, i64 %t, i1 0, ptr %taken.to)
+  %some = icmp ne i64 %theirs, 0
+  br i1 %some, label %good, label %again
+again:
+  %t.next = add i64 %t, 1
+  br label %other
+good:
+  ret i64 %theirs
+nothing:
+  ret i64 0
+}}
+
+; Empties all ranges; how many blocks nobody runs then
+define internal i64 @drop(ptr %pool) {{
+  %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  br label %next
+next:
+  %t = phi i64 [0, %0], [%t.next, %one]
+  %sum = phi i64 [0, %0], [%sum.next, %one]
+  %is.one = icmp ule i64 %t, %helpers
+  br i1 %is.one, label %one, label %done
+one:
+  %range.at = call ptr @range.of(ptr %pool, i64 %t)
+  %seen = atomicrmw xchg ptr %range.at, i64 0 seq_cst
+  %low = and i64 %seen, {_LOW}
+  %high = lshr i64 %seen, 32
+  %remaining = call i64 @llvm.usub.sat.i64(i64 %high, i64 %low)
+  %sum.next = add i64 %sum, %remaining
+  %t.next = add i64 %t, 1
+  br label %next
+done:
+  ret i64 %sum
 }}
 
 ; Runs blocks of the pool's launch until none is left
-define internal void @work(ptr %pool) {{
+define internal void @work(ptr %pool, i64 %thread) {{
   %taken.at = alloca i64
-  %seen = call i64 @take(ptr %pool, ptr %taken.at)
+  %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
+  %open = load atomic i64, ptr %open.at seq_cst, align 8
+  %seen = call i64 @take(ptr %pool, i64 %thread, ptr %taken.at)
   %none = icmp eq i64 %seen, 0
-  br i1 %none, label %idle, label %begin
+  br i1 %none, label %close, label %begin
 begin:
   %begun = call i64 @now(i32 {_CLOCK})
   %code.at = getelementptr i64, ptr %pool, i64 {CODE}
@@ -254,19 +328,17 @@ begin:
   %words = load ptr, ptr %words.at
   %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
   %count = load i64, ptr %count.at
-  %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
-  %blocks = load i64, ptr %blocks.at
   %own = alloca i64, i64 %count
   %bytes = mul i64 %count, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %words, i64 %bytes, i1 false)
   %last.at = getelementptr i64, ptr %own, i64 1
   br label %run
 run:
-  %remained = phi i64 [%seen, %begin], [%more, %another]
+  %behind = phi i64 [%seen, %begin], [%more, %another]
   %done.before = phi i64 [0, %begin], [%done, %another]
   %taken = load i64, ptr %taken.at
   %done = add i64 %done.before, %taken
-  %first = sub i64 %blocks, %remained
+  %first = sub i64 %behind, 1
   %last = add i64 %first, %taken
   store i64 %first, ptr %own
   store i64 %last, ptr %last.at
@@ -274,14 +346,13 @@ run:
   %fine = icmp eq i64 %status, 0
   br i1 %fine, label %another, label %fail
 another:
-  %more = call i64 @take(ptr %pool, ptr %taken.at)
+  %more = call i64 @take(ptr %pool, i64 %thread, ptr %taken.at)
   %no.more = icmp eq i64 %more, 0
   br i1 %no.more, label %leave, label %run
 fail:  ; nobody begins another chunk
   %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
   %is.first = cmpxchg ptr %status.at, i64 0, i64 %status seq_cst seq_cst
-  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
-  %dropped = atomicrmw xchg ptr %remaining.at, i64 0 seq_cst
+  %dropped = call i64 @drop(ptr %pool)
   %done.dropped = add i64 %done, %dropped
   br label %leave
 leave:
@@ -293,12 +364,13 @@ leave:
   %left.at = getelementptr i64, ptr %pool, i64 {LEFT}
   %left = atomicrmw sub ptr %left.at, i64 %finished seq_cst
   %is.last = icmp eq i64 %left, %finished
-  br i1 %is.last, label %tell, label %idle
+  br i1 %is.last, label %tell, label %close
 tell:
   %waiting.at = getelementptr i64, ptr %pool, i64 {WAITING}
   call void @wake(ptr %waiting.at)
-  br label %idle
-idle:
+  br label %close
+close:  ; unless another launch has begun
+  %closed = cmpxchg ptr %open.at, i64 %open, i64 0 seq_cst seq_cst
   ret void
 }}
 
@@ -307,12 +379,13 @@ define void @serve(ptr %pool, i64 %helper) {{
   %offset = mul i64 %helper, {HELPER_WORDS}
   %place = add i64 %offset, {FIRST_HELPER}
   %sleeps.at = getelementptr i64, ptr %pool, i64 %place
-  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
+  %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
   %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
+  %thread = add i64 %helper, 1
   %nothing.at = getelementptr i64, ptr %pool, i64 {NOTHING}
   br label %next
 next:
-  %found = call i1 @watch(ptr %pool, ptr %remaining.at, i1 1, i1 0)
+  %found = call i1 @watch(ptr %pool, ptr %open.at, i1 1, i1 0)
   %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
   %wanted = icmp ult i64 %helper, %helpers
   %works = and i1 %found, %wanted
@@ -323,11 +396,11 @@ help:
   %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
   br i1 %elsewhere, label %work, label %rest
 work:
-  call void @work(ptr %pool)
+  call void @work(ptr %pool, i64 %thread)
   br label %next
 rest:
   ; what only others are wanted for does not keep this one awake
-  %for = select i1 %wanted, ptr %remaining.at, ptr %nothing.at
+  %for = select i1 %wanted, ptr %open.at, ptr %nothing.at
   call void @sleep(ptr %sleeps.at, i64 -1, ptr %for, i1 1)
   br label %next
 }}
@@ -376,6 +449,9 @@ compare:
   %wanted.others = sub i64 %wanted, 1
   %possible = call i64 @llvm.umin.i64(i64 %wanted.others, i64 {MAX_HELPERS})
   %others = call i64 @llvm.umin.i64(i64 %possible, i64 %blocks.others)
+  %countless = icmp ugt i64 %blocks, {_LOW}
+  br i1 %countless, label %alone, label %countable
+countable:
   %lacks = icmp ult i64 %started, %others
   br i1 %lacks, label %lack, label %enough
 lack:
@@ -412,8 +488,6 @@ share:
   store ptr %words, ptr %words.at
   %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
   store i64 %count, ptr %count.at
-  %blocks.at = getelementptr i64, ptr %pool, i64 {BLOCKS}
-  store i64 %blocks, ptr %blocks.at
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
   store atomic i64 %chunk, ptr %chunk.at monotonic, align 8
   %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
@@ -427,12 +501,30 @@ share:
   store i64 0, ptr %spent.at
   %left.at = getelementptr i64, ptr %pool, i64 {LEFT}
   store atomic i64 %blocks, ptr %left.at seq_cst, align 8
-  %remaining.at = getelementptr i64, ptr %pool, i64 {REMAINING}
-  %published = atomicrmw xchg ptr %remaining.at, i64 %blocks seq_cst
+  br label %range
+range:
+  %t = phi i64 [0, %share], [%t.next, %range]
+  %low = phi i64 [0, %share], [%high, %range]
+  %t.next = add i64 %t, 1
+  %scaled = mul i64 %blocks, %t.next
+  %high = udiv i64 %scaled, %threads
+  %above = shl i64 %high, 32
+  %both.ends = or i64 %above, %low
+  %range.at = call ptr @range.of(ptr %pool, i64 %t)
+  store atomic i64 %both.ends, ptr %range.at seq_cst, align 8
+  %more.ranges = icmp ult i64 %t.next, %threads
+  br i1 %more.ranges, label %range, label %publish
+publish:
+  %number.at = getelementptr i64, ptr %pool, i64 {NUMBER}
+  %number = load i64, ptr %number.at
+  %number.next = add i64 %number, 1
+  store i64 %number.next, ptr %number.at
+  %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
+  %published = atomicrmw xchg ptr %open.at, i64 %number.next seq_cst
   %wakes = icmp ugt i64 %cost, {_WAKE}
   br i1 %wakes, label %waking, label %take.part
 waking:
-  %w = phi i64 [0, %share], [%w.next, %wake.one]
+  %w = phi i64 [0, %publish], [%w.next, %wake.one]
   %sleeping = icmp ult i64 %w, %helpers
   br i1 %sleeping, label %wake.one, label %take.part
 wake.one:
@@ -444,7 +536,7 @@ wake.one:
   br label %waking
 take.part:
   %work.begun = call i64 @now(i32 {_CLOCK})
-  call void @work(ptr %pool)
+  call void @work(ptr %pool, i64 0)
   %work.ended = call i64 @now(i32 {_CLOCK})
   br label %wait
 wait:
