@@ -221,8 +221,8 @@ define internal ptr @range.of(ptr %pool, i64 %thread) {{
   ret ptr %at
 }}
 
-; Takes some blocks of a thread's range, from its beginning if they are `own`, else from its end; the
-; first of them and 1, or 0
+; Takes some blocks of a thread's range: most of what is left from the beginning if they are `own`,
+; half of it from the end if not. The first of them and 1, or 0
 define internal i64 @take.of(ptr %pool, i64 %thread, i1 %own, ptr %taken.to) {{
   %range.at = call ptr @range.of(ptr %pool, i64 %thread)
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
