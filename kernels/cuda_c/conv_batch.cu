@@ -10,6 +10,9 @@
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
 //                    right w; a product for each of the s * s kinds of positions of a stride s
 //   backward-weight  i (channel, kh, kw), k an output position; left x, right g
+//
+// Where windows are two strides wide, rows and terms may stand for pairs, which three products with
+// other operands compute: the later ones add to what lies in out.
 
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
 // blockIdx.z = (split of the terms, group). rows and places (m); terms and right_terms (count), of

@@ -13,6 +13,9 @@ computes
                       with taps of its own: a product for each, and no zeros between
     backward-weight   i (channel, kh, kw), k an output position; left x, right g
 
+Where windows are two strides wide, rows and terms may stand for pairs, which three products with
+other operands compute (`launchers/conv_batch.Pairs`): the later ones add to what lies in `out`.
+
 Small planes make no small products, since all images share one. On the CPU the inner loop is that
 of matmul's `tiled`: a row of threads reads an element of the left operand together, and
 neighbouring blocks share their tiles of the right one.

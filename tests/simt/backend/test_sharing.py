@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -70,6 +71,19 @@ def test_each_block_runs_once(blocks):
         owners[blocks, 32](x, numbers)
         assert (x == turn).all() and (numbers == np.arange(blocks)).all()
     assert helped() >= min(2, blocks - 1)
+
+
+def test_ranges_of_one_launch_after_the_other(monkeypatch):
+    """More threads than processors, launches of other sizes at once after each other."""
+    rng = np.random.default_rng(0)
+    for threads, blocks in itertools.product((2, 3, 8), (2, 5, 17, 1000)):
+        monkeypatch.setattr(thread_pool.wanted, "value", threads)
+        ran, turns = np.zeros(blocks * 32), int(rng.integers(100, 200))
+        for _ in range(turns):
+            helpers.pool()[sharing.SKIP] = 0
+            steps[blocks, 32]._cost = LONG
+            steps[blocks, 32](ran, 1)
+        assert (ran == turns).all()
 
 
 def test_several_threads_take_part():
