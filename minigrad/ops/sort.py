@@ -509,9 +509,8 @@ def unique(
     if dim is None and not (return_inverse or return_counts) and runs_on_gpu(array):
         values = array_module(array).sort(_by_bits(array).reshape(-1))
         return wrap(without_repeats(values))
-    wide = (
-        np.float32 if array.dtype == np.float16 else array.dtype
-    )  # NumPy sorts halves with NaN wrong
+    # NumPy sorts halves with NaN wrong on some processors
+    wide = np.float32 if array.dtype == np.float16 else array.dtype
     found = array_module(array).unique(
         _by_bits(array.astype(wide, copy=False)),
         return_inverse=return_inverse,
