@@ -88,6 +88,7 @@ class Product:
         rows: Side,
         terms: Side,
         groups: Groups,
+        *,
         has_bias: bool = False,
         span: int | None = None,
         out_split: int = 0,
@@ -135,7 +136,8 @@ class Pairs(NamedTuple):
 
     def products(self, *given, has_bias: bool, **how) -> list[Product]:
         """As `Product`, for the operands of `operands`."""
-        both, y0 = Product(*given, has_bias, **how), Product(*given, **how, shift=0)
+        both = Product(*given, has_bias=has_bias, **how)
+        y0 = Product(*given, **how, shift=0)
         return [both, Product(*given, **how, sign=-1, shift=self.out), y0]
 
     def operands(self, dialect: Dialect, left, right) -> list[tuple]:
@@ -149,7 +151,7 @@ class Pairs(NamedTuple):
 def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = False, **how):
     """As `Product`, or of pairs."""
     if pairs is None:
-        return Product(dialect, *given, has_bias, **how)
+        return Product(dialect, *given, has_bias=has_bias, **how)
     products = pairs.products(dialect, *given, has_bias=has_bias, **how)
 
     def run(left, right, bias, out) -> None:
@@ -296,7 +298,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bo
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, (geo.x_shape[0], outs, *geo.out))
         products = [
-            Product(dialect, name, like, rows, terms, groups, has_bias)
+            Product(dialect, name, like, rows, terms, groups, has_bias=has_bias)
             for rows, terms in _phases(geo, reaches, planes)
         ]
 
