@@ -57,6 +57,41 @@ struct Coming {
     }
 };
 
+// Adds to a thread's results the products of the tiles at `start`, `start` + STEP, ... along k, before
+// `last`. Each tile is on its way while the one before is multiplied; zeros stand beyond k.
+template <bool TA, bool TB, int THREADS, int STEP, class A, int TK, int PITCH_A, int PITCH_B, int RM,
+          int RN>
+__device__ __forceinline__ void multiply_along(A (&sum)[RM][RN], A (&a_tile)[2][TK][PITCH_A],
+                                               A (&b_tile)[2][TK][PITCH_B], const A* a, const A* b,
+                                               int row0, int col0, int m, int n, int k, int start,
+                                               int last, int row_in, int col_in, int t) {
+    constexpr int W = 16 / sizeof(A);
+    const bool packs_a = (TA ? m : k) % W == 0 && aligned16(a);
+    const bool packs_b = (TB ? k : n) % W == 0 && aligned16(b);
+    Coming<TK, PITCH_A - W, THREADS, !TA, A> next_a;
+    Coming<TK, PITCH_B - W, THREADS, TB, A> next_b;
+    next_a.begin(a_tile[0], a, start, row0, k, m, packs_a, t);
+    next_b.begin(b_tile[0], b, start, col0, k, n, packs_b, t);
+    next_a.end(a_tile[0], t);
+    next_b.end(b_tile[0], t);
+    int now = 0;
+    for (int k0 = start; k0 < last; k0 += STEP, now ^= 1) {
+        copies_end();
+        wait_for_copies<0>();
+        __syncthreads();  // this step's tiles are there, and nobody reads those of the last
+        const bool more = k0 + STEP < last;
+        if (more) {
+            next_a.begin(a_tile[now ^ 1], a, k0 + STEP, row0, k, m, packs_a, t);
+            next_b.begin(b_tile[now ^ 1], b, k0 + STEP, col0, k, n, packs_b, t);
+        }
+        multiply_tiles<APART_ROWS<A>, APART_COLS<A>>(sum, a_tile[now], b_tile[now], row_in, col_in);
+        if (more) {
+            next_a.end(a_tile[now ^ 1], t);
+            next_b.end(b_tile[now ^ 1], t);
+        }
+    }
+}
+
 template <class A, bool TA, bool TB, bool BIAS, int TM, int TN, int RM, int RN, int TK>
 __global__ void __launch_bounds__(TM / RM * (TN / RN), 2)
 double_buffer(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, long long stride_a,
@@ -66,33 +101,10 @@ double_buffer(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, 
     __shared__ __align__(16) A b_tile[2][TK][TN + W];
     const int t = threadIdx.x, row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
     const int row_in = row_in_block<A, RM, ACROSS>(t), col_in = col_in_block<A, RN, ACROSS>(t);
-    a += blockIdx.z * stride_a;
-    b += blockIdx.z * stride_b;
-    const bool packs_a = (TA ? m : k) % W == 0 && aligned16(a);
-    const bool packs_b = (TB ? k : n) % W == 0 && aligned16(b);
-    Coming<TK, TM, THREADS, !TA, A> next_a;
-    Coming<TK, TN, THREADS, TB, A> next_b;
     A sum[RM][RN] = {};
-    next_a.begin(a_tile[0], a, 0, row0, k, m, packs_a, t);
-    next_b.begin(b_tile[0], b, 0, col0, k, n, packs_b, t);
-    next_a.end(a_tile[0], t);
-    next_b.end(b_tile[0], t);
-    int now = 0;
-    for (int k0 = 0; k0 < k; k0 += TK, now ^= 1) {
-        copies_end();
-        wait_for_copies<0>();
-        __syncthreads();  // this step's tiles are there, and nobody reads those of the last
-        const bool more = k0 + TK < k;
-        if (more) {
-            next_a.begin(a_tile[now ^ 1], a, k0 + TK, row0, k, m, packs_a, t);
-            next_b.begin(b_tile[now ^ 1], b, k0 + TK, col0, k, n, packs_b, t);
-        }
-        multiply_tiles<APART_ROWS<A>, APART_COLS<A>>(sum, a_tile[now], b_tile[now], row_in, col_in);
-        if (more) {
-            next_a.end(a_tile[now ^ 1], t);
-            next_b.end(b_tile[now ^ 1], t);
-        }
-    }
+    multiply_along<TA, TB, THREADS, TK>(sum, a_tile, b_tile, a + blockIdx.z * stride_a,
+                                        b + blockIdx.z * stride_b, row0, col0, m, n, k, 0, k,
+                                        row_in, col_in, t);
     store_results<BIAS, APART_ROWS<A>, APART_COLS<A>>(c, bias, sum, row0 + row_in, col0 + col_in, m,
                                                       n);
 }
@@ -112,37 +124,13 @@ sliced(const A* a, const A* b, const A* bias, A* c, int m, int n, int k, int spa
     const int slice = threadIdx.x / THREADS, t = threadIdx.x % THREADS;
     const int row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
     const int row_in = row_in_block<A, RM, ACROSS>(t), col_in = col_in_block<A, RN, ACROSS>(t);
-    a += blockIdx.z * stride_a;
-    b += blockIdx.z * stride_b;
-    const bool packs_a = (TA ? m : k) % W == 0 && aligned16(a);
-    const bool packs_b = (TB ? k : n) % W == 0 && aligned16(b);
-    Coming<TK, TM, THREADS, !TA, A> next_a;
-    Coming<TK, TN, THREADS, TB, A> next_b;
-    A sum[RM][RN] = {};
+    // All slices take as many steps, for they meet at barriers.
     const int start = span < k ? blockIdx.z * span : 0, last = min(k - start, span) + start;
     const int own = slice * TK;
-    next_a.begin(a_tiles[slice][0], a, start + own, row0, k, m, packs_a, t);
-    next_b.begin(b_tiles[slice][0], b, start + own, col0, k, n, packs_b, t);
-    next_a.end(a_tiles[slice][0], t);
-    next_b.end(b_tiles[slice][0], t);
-    int now = 0;
-    for (int k0 = start; k0 < last; k0 += SLICES * TK, now ^= 1) {
-        copies_end();
-        wait_for_copies<0>();
-        __syncthreads();
-        const int next = k0 + SLICES * TK;
-        const bool more = next < last;
-        if (more) {
-            next_a.begin(a_tiles[slice][now ^ 1], a, next + own, row0, k, m, packs_a, t);
-            next_b.begin(b_tiles[slice][now ^ 1], b, next + own, col0, k, n, packs_b, t);
-        }
-        multiply_tiles<APART_ROWS<A>, APART_COLS<A>>(sum, a_tiles[slice][now], b_tiles[slice][now],
-                                                     row_in, col_in);
-        if (more) {
-            next_a.end(a_tiles[slice][now ^ 1], t);
-            next_b.end(b_tiles[slice][now ^ 1], t);
-        }
-    }
+    A sum[RM][RN] = {};
+    multiply_along<TA, TB, THREADS, SLICES * TK>(
+        sum, a_tiles[slice], b_tiles[slice], a + blockIdx.z * stride_a, b + blockIdx.z * stride_b,
+        row0, col0, m, n, k, start + own, last + own, row_in, col_in, t);
     __syncthreads();  // nobody reads tiles any more: their memory takes the sums
     A* sums = &a_tiles[0][0][0][0];
     if (slice) {
