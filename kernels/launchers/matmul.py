@@ -35,7 +35,6 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import Single, for_now, forget_on_gpu, several
-from kernels.launchers.transpose import cast
 from kernels.pointwise import TABLE
 from kernels.support import ahead
 
@@ -200,7 +199,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     if chosen == "matvec_split":
         if layout.batch != ():
             raise ValueError("matmul: version 'matvec_split' takes no batch of vectors")
-        return _split_matvec(dialect, product, bias is not None, version is not None)
+        return _split_matvec(dialect, product, version is not None)
     dialect.matmul.check(chosen, product)
     return _whole(dialect, chosen, product, layout, a, bias is not None, result, operation)
 
@@ -211,10 +210,10 @@ def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) ->
     if product.m == 1 and product.trans_b and product.n > 1 and product.k >= 64:
         return functools.partial(_rows_of_columns, dialect)
     if version == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
-        return _split_matvec(dialect, product, biased, False)
+        return _split_matvec(dialect, product, False)
     count, part = _splits(dialect, version, product, biased)
     if count > 1 and part == "sliced":
-        return _split_sliced(dialect, product, biased, count)
+        return _split_sliced(dialect, product, count)
     return _split(dialect, part, count) if count > 1 else None
 
 
@@ -385,7 +384,15 @@ def _rows_of_columns(dialect: Dialect, operands: tuple):
     return pointwise(dialect, TABLE["add"], c, bias, dtype=dtype, out_dtype=c.dtype)
 
 
-def _split_matvec(dialect: Dialect, product: Product, biased: bool, forced: bool):
+def _added_up(dialect: Dialect, sums, bias, dtype: np.dtype):
+    """The sum of the parts `sums`, which are wider than the result may be, and of the bias."""
+    if bias is None:
+        return reduce(dialect, "sum", sums, 0, dtype=dtype)
+    c = reduce(dialect, "sum", sums, 0)
+    return pointwise(dialect, TABLE["add"], c, bias, dtype=sums.dtype, out_dtype=dtype)
+
+
+def _split_matvec(dialect: Dialect, product: Product, forced: bool):
     """The function of (a, b, bias) that returns c (m, 1), the sum of those of parts of k."""
     m, k, dtype = product.m, product.k, product.dtype
     # a warp per part and row; of a block of four warps, some have none where there are few rows
@@ -403,15 +410,12 @@ def _split_matvec(dialect: Dialect, product: Product, biased: bool, forced: bool
         rows = _stack(a if product.trans_a else a.reshape(m, k), (), product.trans_a)
         if sums.size:
             run(rows, _stack(b, (), product.trans_b), sums, span)
-        c = reduce(dialect, "sum", sums, 0, dtype=wide if biased else dtype)
-        if biased:
-            c = pointwise(dialect, TABLE["add"], c, bias, dtype=wide, out_dtype=dtype)
-        return c.reshape(shape)
+        return _added_up(dialect, sums, bias, dtype).reshape(shape)
 
     return product_of
 
 
-def _split_sliced(dialect: Dialect, product: Product, biased: bool, parts: int):
+def _split_sliced(dialect: Dialect, product: Product, parts: int):
     """The function of (a, b, bias) that returns c, the sum of `parts` by one launch of `sliced`."""
     m, n, dtype = product.m, product.n, product.dtype
     flags = product.trans_a, product.trans_b, False
@@ -425,10 +429,7 @@ def _split_sliced(dialect: Dialect, product: Product, biased: bool, parts: int):
         sums, shape = empty((parts, m, n), dtype, a), (*a.shape[:-1], n)
         rows = _stack(a if product.trans_a else a.reshape(m, -1), (), product.trans_a)
         run(rows, _stack(b, (), product.trans_b), empty(0, dtype, a), sums)
-        c = reduce(dialect, "sum", sums, 0)
-        if biased:
-            c = pointwise(dialect, TABLE["add"], c, bias)
-        return c.reshape(shape)
+        return _added_up(dialect, sums, bias, dtype).reshape(shape)
 
     return product_of
 
@@ -445,13 +446,9 @@ def _split(dialect: Dialect, version: str | None, splits: int):
     def run(operands):
         a, b, bias = operands
         dtype, shape = a.dtype, (*a.shape[:-1], b.shape[-1])
-        wide = compute_dtype(dtype)
         left = parts(a.reshape(-1, a.shape[-1]).T).swapaxes(1, 2)
-        sums = _product(dialect, left, parts(b), None, version, wide)
-        c = reduce(dialect, "sum", sums, 0)
-        if bias is not None:
-            c = pointwise(dialect, TABLE["add"], c, bias, dtype=wide, out_dtype=dtype)
-        return (c if c.dtype == dtype else cast(dialect, c, dtype)).reshape(shape)
+        sums = _product(dialect, left, parts(b), None, version, compute_dtype(dtype))
+        return _added_up(dialect, sums, bias, dtype).reshape(shape)
 
     return run
 
