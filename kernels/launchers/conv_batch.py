@@ -31,7 +31,7 @@ from kernels.launchers.transpose import cast, transpose
 from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
-HALVED = 1024  # terms from which two threads each read half of the images
+HALVED = 1024  # terms from which on a CPU two threads each read half of the images
 
 
 class Side(NamedTuple):
@@ -54,21 +54,21 @@ class Groups(NamedTuple):
     column: int
 
 
-def _positions(geo: Geometry, planes: Planes, across: int, down: int, each: int) -> Side:
-    """The output positions of all images, along a row each `each`-th one: in padded planes of x,
-    and in an array in which images are `down` elements apart, and positions `across`."""
+def _positions(geo: Geometry, planes: Planes, across: int, down: int, pairs) -> Side:
+    """The output positions of all images, or the first ones of `pairs`: in padded planes of x, and
+    in an array in which images are `down` elements apart, and positions `across`."""
     n, (height, width) = geo.x_shape[0], geo.out
-    image, i, j = np.ogrid[:n, :height, :width:each]
+    image, i, j = np.ogrid[:n, :height, : width : 2 if pairs else 1]
     x = image * geo.x_shape[1] * planes.channel
     x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
     return Side(x, image * down + (i * width + j) * across)
 
 
-def _taps(geo: Geometry, planes: Planes, across: int, width: int) -> Side:
-    """The weights of one output channel, of each row the first `width`: in padded planes of x, and
+def _taps(geo: Geometry, planes: Planes, across: int, pairs) -> Side:
+    """The weights of one output channel, or the first ones of `pairs`: in padded planes of x, and
     in weights that are `across` elements apart."""
     (_, channels, height, whole) = geo.w_shape
-    c, i, j = np.ogrid[:channels, :height, :width]
+    c, i, j = np.ogrid[:channels, :height, : geo.stride[1] if pairs else whole]
     x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
     return Side(x, ((c * height + i) * whole + j) * across)
 
@@ -161,11 +161,15 @@ def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = 
     return run
 
 
-def _in_pairs(geo: Geometry) -> bool:
-    """Whether the weights along a row are pairs a stride apart, and so many results lie along one:
-    then windows that follow each other share half of what they read."""
+def _pairs(geo: Geometry, like, right: int, out: int, results: int, terms: int, operands: int):
+    """`Pairs` that are a stride apart in x, so that windows that follow each other share half of
+    what they read; None where the weights along a row, and the results, are none, and where it
+    does not pay. right, out: of `Pairs`; the others: how many there are."""
     stride, width = geo.stride[1], geo.w_shape[3]
-    return geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
+    shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
+    if not shared or not _saves(like, results, terms, operands):
+        return None
+    return Pairs(stride, right, out)
 
 
 def _saves(like, results: int, terms: int, operands: int) -> bool:
@@ -189,17 +193,15 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
     distances = per_in * planes.channel, per_out * terms, per_out * pixels, pixels
     floats = geo.x_shape[1] * planes.channel + outs * pixels
-    stride, width, pairs = geo.stride[1], geo.w_shape[3], None
     results = geo.x_shape[0] * outs * pixels
     operands = geo.x_shape[0] * floats - results + math.prod(geo.w_shape)
-    if _in_pairs(geo) and _saves(like, results, terms, operands):
-        pairs, width = Pairs(stride, stride * per_out, 1), stride
+    pairs = _pairs(geo, like, geo.stride[1] * per_out, 1, results, terms, operands)
 
     def convolution(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        rows = _positions(geo, planes, 1, outs * pixels, 2 if pairs else 1)
+        rows = _positions(geo, planes, 1, outs * pixels, pairs)
         groups = Groups(geo.groups, per_out, *distances)
-        taps = _taps(geo, planes, per_out, width)
+        taps = _taps(geo, planes, per_out, pairs)
         given = dialect, name, like, rows, taps, groups
         product = _multiplied(pairs, *given, has_bias=has_bias)
         return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
@@ -221,22 +223,20 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     (per_in, per_out), planes, dtype = geo.channels, padded(geo), like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
-    stride, width, pairs = geo.stride[1], geo.w_shape[3], None
-    floats = geo.x_shape[1] * planes.channel + outs * pixels
-    n = geo.x_shape[0]
-    if _in_pairs(geo) and _saves(like, size, n * pixels, n * floats):
-        pairs, width = Pairs(stride, outs, stride), stride
+    floats, n = geo.x_shape[1] * planes.channel + outs * pixels, geo.x_shape[0]
+    pairs = _pairs(geo, like, outs, geo.stride[1], size, n * pixels, n * floats)
 
     def gradient(geo: Geometry):
         lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        positions = _positions(geo, planes, outs, pixels * outs, 2 if pairs else 1)
-        splits = max(ceil_div(positions.left.size, SPAN), 2 if positions.left.size >= HALVED else 1)
+        positions = _positions(geo, planes, outs, pixels * outs, pairs)
+        halved = positions.left.size >= HALVED and not on_gpu(like)
+        splits = max(ceil_div(positions.left.size, SPAN), 1 + halved)
         product = _multiplied(
             pairs,
             dialect,
             name,
             like,
-            _taps(geo, planes, 1, width),
+            _taps(geo, planes, 1, pairs),
             positions,
             Groups(geo.groups, per_out, per_in * planes.channel, per_out, per_out * terms, terms),
             span=ceil_div(positions.left.size, splits),
