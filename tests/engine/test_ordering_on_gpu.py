@@ -152,3 +152,5 @@ def test_long_vectors_of_a_library_that_sorts_by_bits(dtype, rng, monkeypatch):
     monkeypatch.setattr(cupy, "argsort", by_bits)
     for descending in (False, True):
         same(there.sort(0, descending), x.sort(0, descending))
+        order = there.argsort(0, descending).cpu().numpy()
+        np.testing.assert_array_equal(order, x.sort(0, descending).indices.numpy())

@@ -184,6 +184,12 @@ def test_results_that_keep_a_gpu_busy_are_not_split(backend, planned):
         assert not versions & {"split", "matvec_split", "columns"}, name
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_short_sums_are_one_launch(backend, planned):
+    for length, launches in ((32, 1), (32_768, 1), (32_769, 2)):
+        assert len(planned(backend, "reduce", "sum", array(length), 0)) == launches
+
+
 def test_a_cpu_gets_no_split():
     """Where one block after the other runs, more of them only cost time."""
     rows, q, k = np.ones((2, 20_000), np.float32), *np.ones((2, 1, 1, 300, 16), np.float32)
