@@ -203,6 +203,16 @@ def test_the_version_that_ships():
     assert chosen(np.float32, tf32=True, cc=None) == "vectorised"
 
 
+def test_the_tiles_of_sliced():
+    """Large ones where they make enough blocks and are half full, else smaller ones."""
+    for z, m, n, tile in (
+        (1, 1024, 1024, (64, 64)), (1, 512, 512, (32, 64)), (1, 256, 256, (16, 32)),
+        (101, 33, 70, (64, 64)), (101, 32, 70, (32, 64)), (101, 16, 70, (16, 32)),
+        (101, 33, 32, (16, 32)),
+    ):  # fmt: skip
+        assert cuda_c._sliced_tile(z, m, n)[0][:2] == tile, (z, m, n)
+
+
 def test_versions_say_what_they_take(rng):
     a = normal(rng, (16, 16))
     for version in ("tensor_core", "mma_sync", "wgmma"):
