@@ -14,25 +14,31 @@
 // Where windows are two strides wide, rows and terms may stand for pairs, which three products with
 // other operands compute: the later ones add to what lies in out.
 
+// What an entry of the table of the pieces of a product says.
+struct Entry {
+    long long row, row_end, term, term_end, out;
+};
+
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
-// blockIdx.z = (split of the terms, group). rows and places (m); terms and right_terms (count), of
-// which a split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances
-// between groups. ADDS: what lies in out plus `sign` times the product goes to the place `shift` from
-// it.
+// blockIdx.z = (entry, group). rows and places one for each row; terms and right_terms one for each
+// term; an entry: the first row and the end, the first term and the end, and where its results begin
+// in out; n columns, `column` apart in out; the `_group`s are the distances between groups. ADDS:
+// what lies in out plus `sign` times the product goes to the place `shift` from it.
 template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS, bool ADDS>
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
-           const unsigned* places, const unsigned* terms, const unsigned* right_terms, int m,
-           int count, int span, int groups, int n,
-           long long left_group, long long right_group, long long out_group, long long out_split,
+           const unsigned* places, const unsigned* terms, const unsigned* right_terms,
+           const Entry* entries, int groups, int n,
+           long long left_group, long long right_group, long long out_group,
            long long column, int sign, long long shift) {
     constexpr int TM = BY * RM, TN = BX * RN;
     __shared__ A left_tile[TK][TM + 1];
     __shared__ A right_tile[TK][TN];
     const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
-    const int row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
-    const int split = blockIdx.z / groups, group = blockIdx.z % groups;
-    const int first = split * span, k = count - first < span ? count - first : span;
+    const Entry entry = entries[blockIdx.z / groups];
+    const int row0 = entry.row + blockIdx.y * TM, col0 = blockIdx.x * TN, m = entry.row_end;
+    const int first = entry.term, k = entry.term_end - first;
+    const int group = blockIdx.z % groups;
     left += group * left_group;
     right += group * right_group;
     A sum[RN][RM] = {};
@@ -60,7 +66,7 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
         }
         __syncthreads();
     }
-    out += split * out_split + group * out_group;
+    out += entry.out + group * out_group;
     #pragma unroll
     for (int j = 0; j < RN; ++j) {
         const int col = col0 + j * BX + tx;

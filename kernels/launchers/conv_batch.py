@@ -1,7 +1,9 @@
-"""The tables of `conv_batch.batch_gemm`: where the operands of a convolution and its result lie."""
+"""The launches of batch_gemm: one product over the positions of all images, whose operands are
+found through tables (`conv_tables`)."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -17,13 +19,15 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
-from kernels.launchers.conv_planes import (
-    Geometry,
-    Planes,
-    Reach,
-    gradient_planes,
-    images_in_parts,
-    padded,
+from kernels.launchers.conv_planes import Geometry, images_in_parts, padded
+from kernels.launchers.conv_tables import (
+    Layout,
+    Piece,
+    Problem,
+    Tables,
+    of_inputs,
+    of_outputs,
+    of_weights,
 )
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
@@ -32,14 +36,10 @@ from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 HALVED = 1024  # terms from which on a CPU two threads each read half of the images
-
-
-class Side(NamedTuple):
-    """An index of the product: where its elements lie in the left operand, and in the other array
-    that it belongs to (the right operand for terms, the result for rows)."""
-
-    left: np.ndarray
-    other: np.ndarray
+LAUNCH = 125_000  # a launch, in multiply-adds on a CPU
+PADDING = 16  # an element of padded planes
+LINE = 64  # a line of the cache that is written
+TILES = 8  # in rows, what tiles of the right operand cost
 
 
 class Groups(NamedTuple):
@@ -54,30 +54,11 @@ class Groups(NamedTuple):
     column: int
 
 
-def _positions(geo: Geometry, planes: Planes, across: int, down: int, pairs) -> Side:
-    """The output positions of all images, or the first ones of `pairs`: in padded planes of x, and
-    in an array in which images are `down` elements apart, and positions `across`."""
-    n, (height, width) = geo.x_shape[0], geo.out
-    image, i, j = np.ogrid[:n, :height, : width : 2 if pairs else 1]
-    x = image * geo.x_shape[1] * planes.channel
-    x = x + i * geo.stride[0] * planes.width + j * geo.stride[1]
-    return Side(x, image * down + (i * width + j) * across)
-
-
-def _taps(geo: Geometry, planes: Planes, across: int, pairs) -> Side:
-    """The weights of one output channel, or the first ones of `pairs`: in padded planes of x, and
-    in weights that are `across` elements apart."""
-    (_, channels, height, whole) = geo.w_shape
-    c, i, j = np.ogrid[:channels, :height, : geo.stride[1] if pairs else whole]
-    x = c * planes.channel + i * geo.dilation[0] * planes.width + j * geo.dilation[1]
-    return Side(x, ((c * height + i) * whole + j) * across)
-
-
 class Product:
     """Launches of batch_gemm with the same tables: `product(left, right, bias, out)`.
 
-    shift: where the product, times `sign`, and what lies in out go to, from there; None for the
-    product alone.
+    splits: parts of each sum, `out_split` apart in out. shift: where the product, times `sign`, and
+    what lies in out go to, from there; None for the product alone.
     """
 
     def __init__(
@@ -85,36 +66,54 @@ class Product:
         dialect: Dialect,
         name: str,
         like,
-        rows: Side,
-        terms: Side,
+        pieces: list[Piece],
         groups: Groups,
         *,
         has_bias: bool = False,
-        span: int | None = None,
+        splits: int = 1,
         out_split: int = 0,
         sign: int = 1,
         shift: int | None = None,
     ) -> None:
         xp, gpu = namespace(like), on_gpu(like)
-        span = max(span or terms.left.size, 1)
-        splits = max(ceil_div(terms.left.size, span), 1)
-        tables = [xp.asarray(table.reshape(-1).astype(np.uint32)) for table in terms]
-        numbers = (span, *groups[:-1], out_split, groups.column, sign, shift or 0)
-        left, places = (table.reshape(-1).astype(np.uint32) for table in rows)
+        heights = [piece.rows.left.size for piece in pieces]
+        tile, block, constants = dialect.conv_batch.tiling(heights, groups.columns, gpu)
         acc_t = dialect.common.scalar_type(like.dtype)
-        tall = dialect.conv_batch.ROWS * MAX_GRID_YZ
+        kernel = dialect.conv_batch.batch_gemm(acc_t, *constants, has_bias, shift is not None)
+        sides = [side for kind in zip(*pieces, strict=True) for side in zip(*kind, strict=True)]
+        tables = [xp.asarray(np.concatenate(side)) for side in sides]
+        numbers = (*groups[:-1], groups.column, sign, shift or 0)
+        most = max(1, MAX_GRID_YZ // groups.count)
         self.steps = []
-        for first in range(0, left.size, tall):
-            some = [xp.asarray(table[first : first + tall]) for table in (left, places)]
-            blocks, block, tile = dialect.conv_batch.tiling(some[0].size, groups.columns, gpu)
-            kernel = dialect.conv_batch.batch_gemm(acc_t, *tile, has_bias, shift is not None)
-            grid = (*blocks, splits * groups.count)
-            run = launcher(name, "batch_gemm", kernel, grid, block)
-            self.steps.append((run, (*some, *tables, *numbers)))
+        for blocks, entries in _by_height(pieces, tile[1], splits, out_split).items():
+            for first in range(0, len(entries), most):
+                some = entries[first : first + most]
+                grid = (ceil_div(groups.columns, tile[0]), blocks, len(some) * groups.count)
+                run = launcher(name, "batch_gemm", kernel, grid, block)
+                self.steps.append((run, (*tables, xp.asarray(some, np.int64), *numbers)))
 
     def __call__(self, left, right, bias, out) -> None:
         for run, args in self.steps:
             run(left, right, bias, out, *args)
+
+
+def _by_height(pieces: list[Piece], height: int, splits: int, out_split: int) -> dict[int, list]:
+    """For so many blocks of `height` rows: the first row and the end, the first term and the end,
+    and the place in out, of each piece or part of one."""
+    found: dict[int, list] = {}
+    tall = height * MAX_GRID_YZ
+    for split in range(splits):
+        row = term = 0
+        for rows, terms in pieces:
+            count, end = terms.left.size, row + rows.left.size
+            span = ceil_div(count, splits)
+            own = term + min(split * span, count), term + min((split + 1) * span, count)
+            for first in range(row, end, tall):
+                last = min(first + tall, end)
+                entry = (first, last, *own, split * out_split)
+                found.setdefault(ceil_div(last - first, height), []).append(entry)
+            row, term = end, term + count
+    return found
 
 
 class Pairs(NamedTuple):
@@ -161,51 +160,65 @@ def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = 
     return run
 
 
-def _pairs(geo: Geometry, like, right: int, out: int, results: int, terms: int, operands: int):
-    """`Pairs` that are a stride apart in x, so that windows that follow each other share half of
-    what they read; None where the weights along a row, and the results, are none, and where it
-    does not pay. right, out: of `Pairs`; the others: how many there are."""
+def _layout(
+    dialect: Dialect, like, problem: Problem, geo: Geometry, columns: int, may_pair: bool
+) -> Layout:
+    """The one that takes least time; on a GPU, where a launch costs more, padded planes."""
+    if on_gpu(like):
+        return Layout((True, True))
+    layouts = [Layout(padded) for padded in itertools.product((True, False), repeat=2)]
     stride, width = geo.stride[1], geo.w_shape[3]
     shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
-    if not shared or not _saves(like, results, terms, operands):
-        return None
-    return Pairs(stride, right, out)
+    if may_pair and shared and compute_dtype(like.dtype) == like.dtype:
+        layouts += [Layout((is_padded, True), stride) for is_padded in (True, False)]
+    return min(layouts, key=lambda layout: _work(dialect, problem, layout, columns, geo.groups))
 
 
-def _saves(like, results: int, terms: int, operands: int) -> bool:
-    """Whether `Pairs` takes less time: on a CPU where the sums are long. In multiply-adds: a result
-    is read, and written more than once; sums and differences are taken; there are more launches."""
-    if on_gpu(like) or compute_dtype(like.dtype) != like.dtype:
-        return False
-    return results * (terms // 4 - 40) > 16 * operands + 500_000
+def _work(dialect: Dialect, problem: Problem, layout: Layout, columns: int, groups: int) -> float:
+    """How long a product takes on a CPU, in multiply-adds."""
+    tables = Tables(problem, layout)
+    sizes = tables.sizes()
+    tile, _, _ = dialect.conv_batch.tiling([size.rows for size in sizes], columns, False)
+    read, terms = problem.planes * tables.planes.channel, sum(size.terms for size in sizes)
+    once = PADDING * read if tables.is_padded else 0
+    times, each = 1, 24
+    if layout.paired:  # results are read and written again; sums and differences are taken
+        times, each = 3, 43
+        once += 16 * (read + terms * columns * groups) + 2 * LAUNCH
+    added, heights = 0, set()
+    for size in sizes:
+        blocks = ceil_div(size.rows, tile[1])
+        computed = blocks * tile[1]
+        added += computed * (size.terms + each + LINE * size.lines) + TILES * size.terms
+        heights.add(blocks)
+    width = ceil_div(columns, tile[0]) * tile[0] * groups
+    return once + times * (added * width + len(heights) * LAUNCH)
 
 
-def _laid_out(dialect: Dialect, name: str, like, planes: Planes, shape: tuple):
-    """The function that pads an array of `shape` (N, C, H, W) to planes; nothing where it is so."""
-    if planes == Planes(*shape[2:], (0, 0)) and compute_dtype(like.dtype) == like.dtype:
+def _laid_out(dialect: Dialect, name: str, like, tables: Tables):
+    """The function that pads x, or g, to planes."""
+    if not tables.is_padded and compute_dtype(like.dtype) == like.dtype:
         return lambda x: x.reshape(-1)
-    return planes.launch(dialect, name, like, shape[0] * shape[1], 0)
+    return tables.planes.launch(dialect, name, like, tables.problem.planes, 0)
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
-    (per_in, per_out), planes, outs = geo.channels, padded(geo), geo.w_shape[0]
+    (per_in, per_out), outs = geo.channels, geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
-    distances = per_in * planes.channel, per_out * terms, per_out * pixels, pixels
-    floats = geo.x_shape[1] * planes.channel + outs * pixels
-    results = geo.x_shape[0] * outs * pixels
-    operands = geo.x_shape[0] * floats - results + math.prod(geo.w_shape)
-    pairs = _pairs(geo, like, geo.stride[1] * per_out, 1, results, terms, operands)
+    layout = _layout(dialect, like, of_outputs(geo), geo, per_out, may_pair=True)
+    pairs = Pairs(layout.paired, layout.paired * per_out, 1) if layout.paired else None
 
     def convolution(geo: Geometry):
-        lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        rows = _positions(geo, planes, 1, outs * pixels, pairs)
+        tables = Tables(of_outputs(geo), layout)
+        lay_out = _laid_out(dialect, name, like, tables)
+        distances = per_in * tables.planes.channel, per_out * terms, per_out * pixels, pixels
         groups = Groups(geo.groups, per_out, *distances)
-        taps = _taps(geo, planes, per_out, pairs)
-        given = dialect, name, like, rows, taps, groups
+        given = dialect, name, like, tables.pieces(), groups
         product = _multiplied(pairs, *given, has_bias=has_bias)
         return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
 
+    floats = geo.x_shape[1] * padded(geo).channel + outs * pixels
     parts = images_in_parts(geo, floats, on_gpu(like), convolution)
 
     def convolved(w, x, bias):
@@ -220,28 +233,22 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw."""
-    (per_in, per_out), planes, dtype = geo.channels, padded(geo), like.dtype
+    (per_in, per_out), dtype = geo.channels, like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
-    floats, n = geo.x_shape[1] * planes.channel + outs * pixels, geo.x_shape[0]
-    pairs = _pairs(geo, like, outs, geo.stride[1], size, n * pixels, n * floats)
+    layout = _layout(dialect, like, of_weights(geo), geo, per_out, may_pair=True)
+    pairs = Pairs(layout.paired, outs, layout.paired) if layout.paired else None
 
     def gradient(geo: Geometry):
-        lay_out = _laid_out(dialect, name, like, planes, geo.x_shape)
-        positions = _positions(geo, planes, outs, pixels * outs, pairs)
-        halved = positions.left.size >= HALVED and not on_gpu(like)
-        splits = max(ceil_div(positions.left.size, SPAN), 1 + halved)
-        product = _multiplied(
-            pairs,
-            dialect,
-            name,
-            like,
-            _taps(geo, planes, 1, pairs),
-            positions,
-            Groups(geo.groups, per_out, per_in * planes.channel, per_out, per_out * terms, terms),
-            span=ceil_div(positions.left.size, splits),
-            out_split=size,
-        )
+        tables = Tables(of_weights(geo), layout)
+        longest = max(size.terms for size in tables.sizes())
+        halved = longest >= HALVED and not on_gpu(like)
+        splits = max(ceil_div(longest, SPAN), 1 + halved)
+        distances = per_in * tables.planes.channel, per_out, per_out * terms, terms
+        groups = Groups(geo.groups, per_out, *distances)
+        given = dialect, name, like, tables.pieces(), groups
+        product = _multiplied(pairs, *given, splits=splits, out_split=size)
+        lay_out = _laid_out(dialect, name, like, tables)
 
         def add_up(g, x, sums):
             right = transpose(dialect, g.reshape(-1, outs, pixels), (0, 2, 1))
@@ -250,6 +257,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         return splits, add_up
 
     steps, count = [], 0
+    floats = geo.x_shape[1] * padded(geo).channel + outs * pixels
     for images, (splits, add_up) in images_in_parts(geo, floats, on_gpu(like), gradient):
         steps.append((images, slice(count, count + splits), add_up))
         count += splits
@@ -266,50 +274,22 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     return weight
 
 
-def _phases(geo: Geometry, reaches: list[list[Reach]], planes: Planes):
-    """For each kind of positions of x: where they lie (in planes of g, and in x), and the terms of
-    their sums (in planes of g, and in w with its input channels last)."""
-    (per_in, per_out), (n, channels, height, width) = geo.channels, geo.x_shape
-    taps, image = geo.w_shape[2] * geo.w_shape[3], np.arange(n).reshape(-1, 1, 1)
-    for v in reaches[0]:
-        for h in reaches[1]:
-            t, u = np.ogrid[: v.count, : h.count]
-            g = image * geo.w_shape[0] * planes.channel + t * planes.width + u
-            place = (v.phase + t * geo.stride[0]) * width + h.phase + u * geo.stride[1]
-            o = np.arange(per_out).reshape(-1, 1, 1)
-            down, across = (
-                np.array(r.shifts, np.int64) + before for r, before in zip((v, h), planes.lead)
-            )
-            from_g = o * planes.channel + down[:, None] * planes.width + across
-            tap = np.array(v.taps, np.int64)[:, None] * geo.w_shape[3] + np.array(h.taps, np.int64)
-            rows = Side(g, image * channels * height * width + place)
-            yield rows, Side(from_g, (o * taps + tap) * per_in)
-
-
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (g, w, bias) -> dx."""
     (per_in, per_out), (_, channels, *size) = geo.channels, geo.x_shape
-    reaches, planes = gradient_planes(geo)
     outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
-    distances = per_out * planes.channel, per_out * per_in * taps, per_in * pixels, pixels
-    groups = Groups(geo.groups, per_in, *distances)
+    layout = _layout(dialect, like, of_inputs(geo), geo, per_in, may_pair=False)
     no_bias = empty((1,), like.dtype, like)
 
     def gradient(geo: Geometry):
-        lay_out = _laid_out(dialect, name, like, planes, (geo.x_shape[0], outs, *geo.out))
-        products = [
-            Product(dialect, name, like, rows, terms, groups, has_bias=has_bias)
-            for rows, terms in _phases(geo, reaches, planes)
-        ]
+        tables = Tables(of_inputs(geo), layout)
+        distances = per_out * tables.planes.channel, per_out * per_in * taps, per_in * pixels
+        groups = Groups(geo.groups, per_in, *distances, pixels)
+        product = Product(dialect, name, like, tables.pieces(), groups, has_bias=has_bias)
+        lay_out = _laid_out(dialect, name, like, tables)
+        return lambda right, g, bias, dx: product(lay_out(g), right, bias, dx.reshape(-1))
 
-        def data(right, g, bias, dx):
-            left = lay_out(g)
-            for product in products:
-                product(left, right, bias, dx.reshape(-1))
-
-        return data
-
-    floats = outs * planes.channel + channels * pixels
+    floats = outs * math.prod(geo.out) + channels * pixels
     parts = images_in_parts(geo, floats, on_gpu(like), gradient)
 
     def data(g, w, bias):

@@ -30,7 +30,7 @@ def _waste(sizes: tuple[int, ...], tiles: tuple[int, ...]) -> float:
 
 def _batched(dialect: Dialect, rows: int, columns: int) -> float:
     """The waste of batch_gemm."""
-    _, tile, _ = dialect.conv_batch.tiling(rows, columns, False)
+    tile, _, _ = dialect.conv_batch.tiling([rows], columns, False)
     return _waste((columns, rows), tile)
 
 

@@ -24,6 +24,7 @@ neighbouring blocks share their tiles of the right one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from kernels.launchers.common import Pair, ceil_div
 from kernels.simt import cuda
@@ -33,11 +34,12 @@ TILE = 32
 
 @functools.cache
 def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
-    """Block (tile, tile), one result per thread; blockIdx.z = (split of the terms, group).
+    """Block (tile, tile), one result per thread; blockIdx.z = (entry, group).
 
-    left, right, out flat; rows and places (m,); terms and right_terms one for each term, of which a
-    split adds up `span`; n columns, `column` apart in out; the `_group`s are the distances between
-    groups. adds: what lies in out plus `sign` times the product goes to the place `shift` from it.
+    left, right, out flat; rows and places (m,); terms and right_terms one for each term; an entry:
+    the first row and the end, the first term and the end, and where its results begin in out; n
+    columns, `column` apart in out; the `_group`s are the distances between groups. adds: what lies
+    in out plus `sign` times the product goes to the place `shift` from it.
     """
 
     @cuda.jit
@@ -50,13 +52,12 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
         places,
         terms,
         right_terms,
-        span,
+        entries,
         groups,
         n,
         left_group,
         right_group,
         out_group,
-        out_split,
         column,
         sign,
         shift,
@@ -65,13 +66,13 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
         right_tile = cuda.shared.array((tile, tile), acc_t)
         result = cuda.shared.array((tile, tile), acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-        row0, col0 = cuda.blockIdx.y * tile, cuda.blockIdx.x * tile
-        m = rows.shape[0]
-        row, col = min(row0 + ty, max(0, m - 1)), col0 + tx  # a row beyond them is not written
-        split, group = cuda.blockIdx.z // groups, cuda.blockIdx.z % groups
-        first, left0, right0 = split * span, group * left_group, group * right_group
-        to = split * out_split + group * out_group + col0 * column
-        end = min(first + span, terms.shape[0])
+        entry, group = cuda.blockIdx.z // groups, cuda.blockIdx.z % groups
+        start, m = entries[entry, 0], entries[entry, 1]
+        first, end = entries[entry, 2], entries[entry, 3]
+        row0, col0 = start + cuda.blockIdx.y * tile, cuda.blockIdx.x * tile
+        row, col = min(row0 + ty, m - 1), col0 + tx  # a row beyond them is not written
+        left0, right0 = group * left_group, group * right_group
+        to = entries[entry, 4] + group * out_group + col0 * column
         last = max(0, end - 1)  # what is read beyond it is not added up
         acc = acc_t(0)
         for k0 in range(first, end, tile):
@@ -101,10 +102,12 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
 ROWS = TILE  # of a block, at most
 
 
-def tiling(m: int, n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
-    """(blocks along x and y, block, constants of the kernel) for m x n results: tiles of half the
-    size where those of TILE would compute an eighth more."""
-    blocks = {tile: (ceil_div(n, tile), ceil_div(m, tile)) for tile in (TILE, TILE // 2)}
-    results = {tile: x * y * tile * tile for tile, (x, y) in blocks.items()}
-    tile = TILE if 8 * results[TILE] <= 9 * results[TILE // 2] else TILE // 2
-    return blocks[tile], (tile, tile), (tile,)
+def tiling(heights: Sequence[int], n: int, gpu: bool) -> tuple[Pair, Pair, tuple]:
+    """(columns and rows of a tile, block, constants of the kernel) for pieces of so many rows with
+    n columns: tiles of half the size where those of TILE would compute an eighth more."""
+    whole, half = (
+        ceil_div(n, tile) * sum(ceil_div(m, tile) for m in heights) * tile * tile
+        for tile in (TILE, TILE // 2)
+    )
+    tile = TILE if 8 * whole <= 9 * half else TILE // 2
+    return (tile, tile), (tile, tile), (tile,)

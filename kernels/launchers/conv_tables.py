@@ -1,0 +1,211 @@
+"""Where the operands of a convolution lie: the tables of `conv_batch.batch_gemm`.
+
+A convolution or a gradient is a product of a left operand, read where it lies, with one that has a
+column for each channel. Rows (results) and terms (of their sums) are indices of three parts: an
+outer one, down, across. Along an axis, results whose terms are the same make a part of their own,
+so that none of them reads padding, if `Layout.padded` does not ask for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.launchers.conv_planes import Geometry, Planes
+
+
+LINE = 16  # elements of a line of a cache
+
+
+class Index(NamedTuple):
+    """Rows or terms: how many the outer part counts, how many planes of the left operand lie from
+    one to the next, and distances in the other array: those of the outer part, down and across."""
+
+    count: int
+    planes: int
+    distances: tuple[int, int, int]
+
+
+class Reads(NamedTuple):
+    """Along one axis: the element of the left operand, of `size`, that a row reads with a term, as
+    an array (rows, terms); `meets` where a step of the stride ends there."""
+
+    at: np.ndarray
+    meets: np.ndarray
+    size: int
+
+
+class Problem(NamedTuple):
+    """A product. planes: those of the left operand, in all; rows_are_outputs: or else the terms."""
+
+    rows: Index
+    terms: Index
+    reads: tuple[Reads, Reads]
+    planes: int
+    rows_are_outputs: bool = True
+
+
+class Layout(NamedTuple):
+    """How a product is computed: down and across, whether the left operand has padding; and the
+    stride of windows that are taken in pairs across, 0 for none."""
+
+    padded: tuple[bool, bool]
+    paired: int = 0
+
+
+class Side(NamedTuple):
+    """An index of the product: where its elements lie in the left operand, and in the other array
+    that it belongs to (the right operand for terms, the result for rows)."""
+
+    left: np.ndarray
+    other: np.ndarray
+
+
+class Piece(NamedTuple):
+    """Rows that have the same terms."""
+
+    rows: Side
+    terms: Side
+
+
+class Size(NamedTuple):
+    """Of a piece: how many rows and terms, and the lines of a cache that hold a row's results in a
+    column."""
+
+    rows: int
+    terms: int
+    lines: float
+
+
+class _Part(NamedTuple):
+    """Rows along an axis that have the same terms, and where these and those lie, to be added."""
+
+    rows: np.ndarray
+    terms: np.ndarray
+    rows_at: np.ndarray
+    terms_at: np.ndarray
+
+
+def of_outputs(geo: Geometry) -> Problem:
+    """The forward operation: rows are output positions, terms weights (O last)."""
+    (per_in, per_out), taps = geo.channels, geo.w_shape[2:]
+    n, channels, outs, (height, width) = *geo.x_shape[:2], geo.w_shape[0], geo.out
+    rows = Index(n, channels, (outs * height * width, width, 1))
+    terms = Index(per_in, 1, (math.prod(taps) * per_out, taps[1] * per_out, per_out))
+    return Problem(rows, terms, (_windows(geo, 0), _windows(geo, 1)), n * channels)
+
+
+def of_weights(geo: Geometry) -> Problem:
+    """The gradient of the weights: rows are weights, terms output positions (of g, O last)."""
+    n, channels, outs, (height, width) = *geo.x_shape[:2], geo.w_shape[0], geo.out
+    rows = Index(geo.w_shape[1], 1, (math.prod(geo.w_shape[2:]), geo.w_shape[3], 1))
+    terms = Index(n, channels, (height * width * outs, width * outs, outs))
+    down, across = (
+        Reads(reads.at.T, reads.meets.T, reads.size)
+        for reads in (_windows(geo, 0), _windows(geo, 1))
+    )
+    return Problem(rows, terms, (down, across), n * channels, rows_are_outputs=False)
+
+
+def of_inputs(geo: Geometry) -> Problem:
+    """The gradient of x: rows are its positions, terms weights (of w, input channels last)."""
+    (per_in, per_out), taps = geo.channels, geo.w_shape[2:]
+    (n, channels, height, width), outs = geo.x_shape, geo.w_shape[0]
+    rows = Index(n, outs, (channels * height * width, width, 1))
+    terms = Index(per_out, 1, (math.prod(taps) * per_in, taps[1] * per_in, per_in))
+    return Problem(rows, terms, (_reaching(geo, 0), _reaching(geo, 1)), n * outs)
+
+
+def _windows(geo: Geometry, axis: int) -> Reads:
+    """What outputs read with their taps."""
+    out, tap = np.ogrid[: geo.out[axis], : geo.w_shape[2 + axis]]
+    at = out * geo.stride[axis] + tap * geo.dilation[axis] - geo.padding[axis]
+    return Reads(at, np.ones(at.shape, bool), geo.x_shape[2 + axis])
+
+
+def _reaching(geo: Geometry, axis: int) -> Reads:
+    """The outputs that read positions of x with their taps."""
+    x, tap = np.ogrid[: geo.x_shape[2 + axis], : geo.w_shape[2 + axis]]
+    start = x + geo.padding[axis] - tap * geo.dilation[axis]
+    at, rest = np.divmod(start, geo.stride[axis])
+    return Reads(at, rest == 0, geo.out[axis])
+
+
+def _parts(reads: Reads, padded: bool) -> tuple[list[_Part], int, int]:
+    """The parts along an axis, the padding before the left operand, and its size with both."""
+    used = reads.meets
+    if not padded:
+        used = used & (reads.at >= 0) & (reads.at < reads.size)
+    lead = max(0, -int(reads.at.min(where=used, initial=0)))
+    parts = []
+    for own in np.unique(used, axis=0):
+        rows, terms = np.flatnonzero((used == own).all(1)), np.flatnonzero(own)
+        at = reads.at[np.ix_(rows, terms)] + lead
+        if terms.size:
+            lowest = at[0].argmin()
+            parts.append(_Part(rows, terms, at[:, lowest], at[0] - at[0, lowest]))
+        else:
+            parts.append(_Part(rows, terms, np.zeros_like(rows), terms))
+    return parts, lead, lead + max(reads.size, int(reads.at.max(where=used, initial=0)) + 1)
+
+
+class Tables:
+    """The tables of a product in a layout; `planes` are those of its left operand."""
+
+    def __init__(self, problem: Problem, layout: Layout) -> None:
+        (self.down, top, height), (self.across, before, width) = (
+            _parts(reads, padded)
+            for reads, padded in zip(problem.reads, layout.padded, strict=True)
+        )
+        if layout.paired:  # every other output, and the taps of one stride
+            halves = slice(None, None, 2), slice(layout.paired)
+            rows, terms = halves if problem.rows_are_outputs else reversed(halves)
+            (whole,) = self.across
+            half = whole.rows[rows], whole.terms[terms], whole.rows_at[rows], whole.terms_at[terms]
+            self.across = [_Part(*half)]
+        self.problem, self.planes = problem, Planes(height, width, (top, before))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether the left operand is not read as it lies."""
+        return self.planes != Planes(*(reads.size for reads in self.problem.reads), (0, 0))
+
+    def sizes(self) -> list[Size]:
+        """Those of each piece."""
+        rows, terms = self.problem.rows.count, self.problem.terms.count
+        return [
+            Size(
+                rows * v.rows.size * h.rows.size,
+                terms * v.terms.size * h.terms.size,
+                self._lines(v, h),
+            )
+            for v, h in itertools.product(self.down, self.across)
+        ]
+
+    def _lines(self, v: _Part, h: _Part) -> float:
+        """The lines of a cache for each result of the first rows."""
+        each, below, beside = self.problem.rows.distances
+        outer = np.arange(min(self.problem.rows.count, LINE)).reshape(-1, 1, 1)
+        places = outer * each + v.rows[:, None] * below + h.rows * beside
+        return np.unique(places // LINE).size / max(places.size, 1)
+
+    def pieces(self) -> list[Piece]:
+        """Those that have rows."""
+        return [
+            Piece(
+                self._side(self.problem.rows, v.rows, h.rows, v.rows_at, h.rows_at),
+                self._side(self.problem.terms, v.terms, h.terms, v.terms_at, h.terms_at),
+            )
+            for v, h in itertools.product(self.down, self.across)
+            if self.problem.rows.count
+        ]
+
+    def _side(self, index: Index, v, h, v_at, h_at) -> Side:
+        outer, planes = np.arange(index.count).reshape(-1, 1, 1), self.planes
+        each, below, beside = index.distances
+        left = outer * index.planes * planes.channel + v_at[:, None] * planes.width + h_at
+        other = outer * each + v[:, None] * below + h * beside
+        return Side(*(table.reshape(-1).astype(np.uint32) for table in (left, other)))
