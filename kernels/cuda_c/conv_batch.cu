@@ -16,13 +16,13 @@
 
 // What an entry of the table of the pieces of a product says.
 struct Entry {
-    long long row, row_end, term, term_end, out;
+    unsigned row, row_end, term, term_end, column, out;
 };
 
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
 // blockIdx.z = (entry, group). rows and places one for each row; terms and right_terms one for each
-// term; an entry: the first row and the end, the first term and the end, and where its results begin
-// in out; n columns, `column` apart in out; the `_group`s are the distances between groups. ADDS:
+// term; an entry: the first row and the end, the first term and the end, the first column, and where its
+// results begin in out; n columns, `column` apart in out; the `_group`s are the distances between groups. ADDS:
 // what lies in out plus `sign` times the product goes to the place `shift` from it.
 template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS, bool ADDS>
 __global__ void __launch_bounds__(BX * BY)
@@ -36,7 +36,7 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
     __shared__ A right_tile[TK][TN];
     const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
     const Entry entry = entries[blockIdx.z / groups];
-    const int row0 = entry.row + blockIdx.y * TM, col0 = blockIdx.x * TN, m = entry.row_end;
+    const int row0 = entry.row + blockIdx.y * TM, col0 = entry.column + blockIdx.x * TN, m = entry.row_end;
     const int first = entry.term, k = entry.term_end - first;
     const int group = blockIdx.z % groups;
     left += group * left_group;

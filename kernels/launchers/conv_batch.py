@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +37,12 @@ from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 HALVED = 1024  # terms from which on a CPU two threads each read half of the images
+SECOND_LEVEL = 1 << 18  # elements
 LAUNCH = 125_000  # a launch, in multiply-adds on a CPU
 PADDING = 16  # an element of padded planes
-LINE = 64  # a line of the cache that is written
+READ = 30  # a line of a cache, of the left operand; FAR where a second-level cache cannot hold it
+FAR = 300
+WRITTEN = 64  # a line of results
 TILES = 8  # in rows, what tiles of the right operand cost
 
 
@@ -84,25 +88,31 @@ class Product:
         tables = [xp.asarray(np.concatenate(side)) for side in sides]
         numbers = (*groups[:-1], groups.column, sign, shift or 0)
         most = max(1, MAX_GRID_YZ // groups.count)
+        across = ceil_div(groups.columns, tile[0])
+        if len(pieces) > 1 and not gpu:
+            across = ceil_div(across, 2)
+        starts = range(0, groups.columns, across * tile[0])
         self.steps = []
-        for blocks, entries in _by_height(pieces, tile[1], splits, out_split).items():
+        for blocks, entries in _by_height(pieces, tile[1], splits, out_split, starts).items():
             for first in range(0, len(entries), most):
                 some = entries[first : first + most]
-                grid = (ceil_div(groups.columns, tile[0]), blocks, len(some) * groups.count)
+                grid = (across, blocks, len(some) * groups.count)
                 run = launcher(name, "batch_gemm", kernel, grid, block)
-                self.steps.append((run, (*tables, xp.asarray(some, np.int64), *numbers)))
+                self.steps.append((run, (*tables, xp.asarray(some, np.uint32), *numbers)))
 
     def __call__(self, left, right, bias, out) -> None:
         for run, args in self.steps:
             run(left, right, bias, out, *args)
 
 
-def _by_height(pieces: list[Piece], height: int, splits: int, out_split: int) -> dict[int, list]:
+def _by_height(
+    pieces: list[Piece], height: int, splits: int, out_split: int, columns: Iterable[int]
+) -> dict[int, list]:
     """For so many blocks of `height` rows: the first row and the end, the first term and the end,
-    and the place in out, of each piece or part of one."""
+    the first of the columns, and the place in out, of each piece or part of one."""
     found: dict[int, list] = {}
     tall = height * MAX_GRID_YZ
-    for split in range(splits):
+    for split, column in itertools.product(range(splits), columns):
         row = term = 0
         for rows, terms in pieces:
             count, end = terms.left.size, row + rows.left.size
@@ -110,7 +120,7 @@ def _by_height(pieces: list[Piece], height: int, splits: int, out_split: int) ->
             own = term + min(split * span, count), term + min((split + 1) * span, count)
             for first in range(row, end, tall):
                 last = min(first + tall, end)
-                entry = (first, last, *own, split * out_split)
+                entry = (first, last, *own, column, split * out_split)
                 found.setdefault(ceil_div(last - first, height), []).append(entry)
             row, term = end, term + count
     return found
@@ -179,17 +189,19 @@ def _work(dialect: Dialect, problem: Problem, layout: Layout, columns: int, grou
     tables = Tables(problem, layout)
     sizes = tables.sizes()
     tile, _, _ = dialect.conv_batch.tiling([size.rows for size in sizes], columns, False)
-    read, terms = problem.planes * tables.planes.channel, sum(size.terms for size in sizes)
-    once = PADDING * read if tables.is_padded else 0
+    planes, terms = problem.planes * tables.planes.channel, sum(size.terms for size in sizes)
+    near = problem.planes * math.prod(reads.size for reads in problem.reads) <= SECOND_LEVEL
+    once = (READ if near else FAR) * problem.planes * sum(size.read for size in sizes)
+    once += PADDING * planes if tables.is_padded else 0
     times, each = 1, 24
     if layout.paired:  # results are read and written again; sums and differences are taken
         times, each = 3, 43
-        once += 16 * (read + terms * columns * groups) + 2 * LAUNCH
+        once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
     added, heights = 0, set()
     for size in sizes:
         blocks = ceil_div(size.rows, tile[1])
         computed = blocks * tile[1]
-        added += computed * (size.terms + each + LINE * size.lines) + TILES * size.terms
+        added += computed * (size.terms + each + WRITTEN * size.written) + TILES * size.terms
         heights.add(blocks)
     width = ceil_div(columns, tile[0]) * tile[0] * groups
     return once + times * (added * width + len(heights) * LAUNCH)

@@ -72,12 +72,13 @@ class Piece(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of a piece: how many rows and terms, and the lines of a cache that hold a row's results in a
-    column."""
+    """Of a piece: how many rows and terms; lines of a cache that it reads of a plane, and that it
+    writes for each row of a column."""
 
     rows: int
     terms: int
-    lines: float
+    read: int
+    written: float
 
 
 class _Part(NamedTuple):
@@ -175,22 +176,20 @@ class Tables:
 
     def sizes(self) -> list[Size]:
         """Those of each piece."""
-        rows, terms = self.problem.rows.count, self.problem.terms.count
-        return [
-            Size(
-                rows * v.rows.size * h.rows.size,
-                terms * v.terms.size * h.terms.size,
-                self._lines(v, h),
-            )
-            for v, h in itertools.product(self.down, self.across)
-        ]
+        return [self._size(v, h) for v, h in itertools.product(self.down, self.across)]
 
-    def _lines(self, v: _Part, h: _Part) -> float:
-        """The lines of a cache for each result of the first rows."""
-        each, below, beside = self.problem.rows.distances
-        outer = np.arange(min(self.problem.rows.count, LINE)).reshape(-1, 1, 1)
+    def _size(self, v: _Part, h: _Part) -> Size:
+        rows, terms = self.problem.rows, self.problem.terms
+        each, below, beside = rows.distances
+        outer = np.arange(min(rows.count, LINE)).reshape(-1, 1, 1)
         places = outer * each + v.rows[:, None] * below + h.rows * beside
-        return np.unique(places // LINE).size / max(places.size, 1)
+        down, across = (np.unique(part.rows_at[:, None] + part.terms_at) for part in (v, h))
+        return Size(
+            rows.count * v.rows.size * h.rows.size,
+            terms.count * v.terms.size * h.terms.size,
+            np.unique((down[:, None] * self.planes.width + across) // LINE).size,
+            np.unique(places // LINE).size / max(places.size, 1),
+        )
 
     def pieces(self) -> list[Piece]:
         """Those that have rows."""

@@ -37,8 +37,8 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
     """Block (tile, tile), one result per thread; blockIdx.z = (entry, group).
 
     left, right, out flat; rows and places (m,); terms and right_terms one for each term; an entry:
-    the first row and the end, the first term and the end, and where its results begin in out; n
-    columns, `column` apart in out; the `_group`s are the distances between groups. adds: what lies
+    the first row and the end, the first term and the end, the first column, and where its results
+    begin in out; n columns, `column` apart in out; the `_group`s are the distances between groups. adds: what lies
     in out plus `sign` times the product goes to the place `shift` from it.
     """
 
@@ -68,11 +68,11 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         entry, group = cuda.blockIdx.z // groups, cuda.blockIdx.z % groups
         start, m = entries[entry, 0], entries[entry, 1]
-        first, end = entries[entry, 2], entries[entry, 3]
-        row0, col0 = start + cuda.blockIdx.y * tile, cuda.blockIdx.x * tile
+        first, end, side = entries[entry, 2], entries[entry, 3], entries[entry, 4]
+        row0, col0 = start + cuda.blockIdx.y * tile, side + cuda.blockIdx.x * tile
         row, col = min(row0 + ty, m - 1), col0 + tx  # a row beyond them is not written
         left0, right0 = group * left_group, group * right_group
-        to = entries[entry, 4] + group * out_group + col0 * column
+        to = entries[entry, 5] + group * out_group + col0 * column
         last = max(0, end - 1)  # what is read beyond it is not added up
         acc = acc_t(0)
         for k0 in range(first, end, tile):
