@@ -8,22 +8,23 @@
 //
 //   forward          i an output position of any image, k (channel, kh, kw); right w
 //   backward-data    i a position of x, k (output channel, kh, kw) of the taps that reach it; left g,
-//                    right w; a product for each of the s * s kinds of positions of a stride s
+//                    right w; the s * s kinds of positions of a stride s each have taps of their own
 //   backward-weight  i (channel, kh, kw), k an output position; left x, right g
 //
-// Where windows are two strides wide, rows and terms may stand for pairs, which three products with
-// other operands compute: the later ones add to what lies in out.
+// So a product has pieces, rows that have the same terms; where only some windows read padding, they
+// can be pieces, too. Where windows are two strides wide, rows and terms may stand for pairs, which
+// three products with other operands compute: the later ones add to what lies in out.
 
-// What an entry of the table of the pieces of a product says.
+// What the blocks of a blockIdx.z compute: their rows and terms, the first of their columns, and
+// where their results begin in out.
 struct Entry {
     unsigned row, row_end, term, term_end, column, out;
 };
 
 // One block, (BX, BY) threads: BY * RM rows x BX * RN columns, RM x RN results a thread.
 // blockIdx.z = (entry, group). rows and places one for each row; terms and right_terms one for each
-// term; an entry: the first row and the end, the first term and the end, the first column, and where its
-// results begin in out; n columns, `column` apart in out; the `_group`s are the distances between groups. ADDS:
-// what lies in out plus `sign` times the product goes to the place `shift` from it.
+// term; n columns, `column` apart in out; the `_group`s are the distances between groups. ADDS: what
+// lies in out plus `sign` times the product goes to the place `shift` from it.
 template <class T, class U, class A, int BX, int BY, int RM, int RN, int TK, bool BIAS, bool ADDS>
 __global__ void __launch_bounds__(BX * BY)
 batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned* rows,
@@ -36,9 +37,9 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
     __shared__ A right_tile[TK][TN];
     const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
     const Entry entry = entries[blockIdx.z / groups];
-    const int row0 = entry.row + blockIdx.y * TM, col0 = entry.column + blockIdx.x * TN, m = entry.row_end;
+    const int row0 = entry.row + blockIdx.y * TM, m = entry.row_end, group = blockIdx.z % groups;
+    const int col0 = entry.column + blockIdx.x * TN;
     const int first = entry.term, k = entry.term_end - first;
-    const int group = blockIdx.z % groups;
     left += group * left_group;
     right += group * right_group;
     A sum[RN][RM] = {};

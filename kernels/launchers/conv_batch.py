@@ -20,16 +20,9 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
+from kernels.launchers.conv_costs import cheapest_layout
 from kernels.launchers.conv_planes import Geometry, images_in_parts, padded
-from kernels.launchers.conv_tables import (
-    Layout,
-    Piece,
-    Problem,
-    Tables,
-    of_inputs,
-    of_outputs,
-    of_weights,
-)
+from kernels.launchers.conv_tables import Piece, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.transpose import cast, transpose
@@ -37,13 +30,6 @@ from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
 HALVED = 1024  # terms from which on a CPU two threads each read half of the images
-SECOND_LEVEL = 1 << 18  # elements
-LAUNCH = 125_000  # a launch, in multiply-adds on a CPU
-PADDING = 16  # an element of padded planes
-READ = 30  # a line of a cache, of the left operand; FAR where a second-level cache cannot hold it
-FAR = 300
-WRITTEN = 64  # a line of results
-TILES = 8  # in rows, what tiles of the right operand cost
 
 
 class Groups(NamedTuple):
@@ -170,43 +156,6 @@ def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = 
     return run
 
 
-def _layout(
-    dialect: Dialect, like, problem: Problem, geo: Geometry, columns: int, may_pair: bool
-) -> Layout:
-    """The one that takes least time; on a GPU, where a launch costs more, padded planes."""
-    if on_gpu(like):
-        return Layout((True, True))
-    layouts = [Layout(padded) for padded in itertools.product((True, False), repeat=2)]
-    stride, width = geo.stride[1], geo.w_shape[3]
-    shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
-    if may_pair and shared and compute_dtype(like.dtype) == like.dtype:
-        layouts += [Layout((is_padded, True), stride) for is_padded in (True, False)]
-    return min(layouts, key=lambda layout: _work(dialect, problem, layout, columns, geo.groups))
-
-
-def _work(dialect: Dialect, problem: Problem, layout: Layout, columns: int, groups: int) -> float:
-    """How long a product takes on a CPU, in multiply-adds."""
-    tables = Tables(problem, layout)
-    sizes = tables.sizes()
-    tile, _, _ = dialect.conv_batch.tiling([size.rows for size in sizes], columns, False)
-    planes, terms = problem.planes * tables.planes.channel, sum(size.terms for size in sizes)
-    near = problem.planes * math.prod(reads.size for reads in problem.reads) <= SECOND_LEVEL
-    once = (READ if near else FAR) * problem.planes * sum(size.read for size in sizes)
-    once += PADDING * planes if tables.is_padded else 0
-    times, each = 1, 24
-    if layout.paired:  # results are read and written again; sums and differences are taken
-        times, each = 3, 43
-        once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
-    added, heights = 0, set()
-    for size in sizes:
-        blocks = ceil_div(size.rows, tile[1])
-        computed = blocks * tile[1]
-        added += computed * (size.terms + each + WRITTEN * size.written) + TILES * size.terms
-        heights.add(blocks)
-    width = ceil_div(columns, tile[0]) * tile[0] * groups
-    return once + times * (added * width + len(heights) * LAUNCH)
-
-
 def _laid_out(dialect: Dialect, name: str, like, tables: Tables):
     """The function that pads x, or g, to planes."""
     if not tables.is_padded and compute_dtype(like.dtype) == like.dtype:
@@ -218,7 +167,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
     (per_in, per_out), outs = geo.channels, geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
-    layout = _layout(dialect, like, of_outputs(geo), geo, per_out, may_pair=True)
+    layout = cheapest_layout(dialect, of_outputs(geo), geo, like, per_out, may_pair=True)
     pairs = Pairs(layout.paired, layout.paired * per_out, 1) if layout.paired else None
 
     def convolution(geo: Geometry):
@@ -248,7 +197,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     (per_in, per_out), dtype = geo.channels, like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
-    layout = _layout(dialect, like, of_weights(geo), geo, per_out, may_pair=True)
+    layout = cheapest_layout(dialect, of_weights(geo), geo, like, per_out, may_pair=True)
     pairs = Pairs(layout.paired, outs, layout.paired) if layout.paired else None
 
     def gradient(geo: Geometry):
@@ -290,7 +239,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bo
     """The function (g, w, bias) -> dx."""
     (per_in, per_out), (_, channels, *size) = geo.channels, geo.x_shape
     outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
-    layout = _layout(dialect, like, of_inputs(geo), geo, per_in, may_pair=False)
+    layout = cheapest_layout(dialect, of_inputs(geo), geo, like, per_in, may_pair=False)
     no_bias = empty((1,), like.dtype, like)
 
     def gradient(geo: Geometry):

