@@ -25,7 +25,7 @@ LAUNCH = 125_000
 PADDED = 16  # an element of padded planes
 READ = 30  # a line of a cache, of the left operand; from further away than the second level FAR
 FAR = 300
-WRITTEN = 64  # a line of results
+WRITTEN = 40  # a line of results
 TILES = 8  # what tiles of the right operand cost, in rows
 
 
