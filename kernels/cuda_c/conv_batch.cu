@@ -36,7 +36,7 @@ batch_gemm(const A* left, const T* right, const T* bias, U* out, const unsigned*
     __shared__ A left_tile[TK][TM + 1];
     __shared__ A right_tile[TK][TN];
     const int tx = threadIdx.x, ty = threadIdx.y, t = ty * BX + tx;
-    const Entry entry = entries[blockIdx.z / groups];
+    const Entry& entry = entries[blockIdx.z / groups];
     const int row0 = entry.row + blockIdx.y * TM, m = entry.row_end, group = blockIdx.z % groups;
     const int col0 = entry.column + blockIdx.x * TN;
     const int first = entry.term, k = entry.term_end - first;

@@ -36,7 +36,7 @@ class Groups(NamedTuple):
     """How many groups there are, the columns of one, the distances of groups in both operands and
     the result, and that of columns in the result."""
 
-    count: int
+    number: int
     columns: int
     left: int
     right: int
@@ -73,7 +73,7 @@ class Product:
         sides = [side for kind in zip(*pieces, strict=True) for side in zip(*kind, strict=True)]
         tables = [xp.asarray(np.concatenate(side)) for side in sides]
         numbers = (*groups[:-1], groups.column, sign, shift or 0)
-        most = max(1, MAX_GRID_YZ // groups.count)
+        most = max(1, MAX_GRID_YZ // groups.number)
         across = ceil_div(groups.columns, tile[0])
         if len(pieces) > 1 and not gpu:
             across = ceil_div(across, 2)
@@ -82,7 +82,7 @@ class Product:
         for blocks, entries in _by_height(pieces, tile[1], splits, out_split, starts).items():
             for first in range(0, len(entries), most):
                 some = entries[first : first + most]
-                grid = (across, blocks, len(some) * groups.count)
+                grid = (across, blocks, len(some) * groups.number)
                 run = launcher(name, "batch_gemm", kernel, grid, block)
                 self.steps.append((run, (*tables, xp.asarray(some, np.uint32), *numbers)))
 

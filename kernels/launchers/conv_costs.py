@@ -94,7 +94,8 @@ def cheapest_layout(
     that of padded planes. may_pair: windows that share half of what they read."""
     if on_gpu(like):
         return Layout((True, True))
-    layouts = [Layout(padded) for padded in itertools.product((True, False), repeat=2)]
+    both = True, False
+    layouts = [Layout(padded) for padded in itertools.product(both, both)]
     stride, width = geo.stride[1], geo.w_shape[3]
     shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
     if may_pair and shared and compute_dtype(like.dtype) == like.dtype:

@@ -20,10 +20,10 @@ LINE = 16  # elements of a line of a cache
 
 
 class Index(NamedTuple):
-    """Rows or terms: how many the outer part counts, how many planes of the left operand lie from
-    one to the next, and distances in the other array: those of the outer part, down and across."""
+    """Rows or terms: how many the outer part has, how many planes of the left operand lie from one
+    to the next, and distances in the other array: those of the outer part, down and across."""
 
-    count: int
+    outer: int
     planes: int
     distances: tuple[int, int, int]
 
@@ -191,7 +191,8 @@ class Tables:
     @property
     def is_padded(self) -> bool:
         """Whether the left operand is not read as it lies."""
-        return self.planes != Planes(*(reads.size for reads in self.problem.reads), (0, 0))
+        down, across = self.problem.reads
+        return self.planes != Planes(down.size, across.size, (0, 0))
 
     def sizes(self) -> list[Size]:
         """Those of each piece."""
@@ -200,13 +201,13 @@ class Tables:
     def _size(self, v: _Part, h: _Part) -> Size:
         rows, terms = self.problem.rows, self.problem.terms
         each, below, beside = rows.distances
-        outer = np.arange(min(rows.count, LINE)).reshape(-1, 1, 1)
+        outer = np.arange(min(rows.outer, LINE)).reshape(-1, 1, 1)
         places = outer * each + v.rows[:LINE, None] * below + h.rows[:LINE] * beside
         down, across = (int(p.terms_at.max(initial=0) + np.ptp(p.rows_at)) + 1 for p in (v, h))
         lines = min(down, v.rows.size * v.terms.size) * (across // LINE + 1)
         return Size(
-            rows.count * v.rows.size * h.rows.size,
-            terms.count * v.terms.size * h.terms.size,
+            rows.outer * v.rows.size * h.rows.size,
+            terms.outer * v.terms.size * h.terms.size,
             min(lines, self.planes.channel // LINE + 1),
             np.unique(places // LINE).size / max(places.size, 1),
         )
@@ -219,11 +220,11 @@ class Tables:
                 self._side(self.problem.terms, v.terms, h.terms, v.terms_at, h.terms_at),
             )
             for v, h in itertools.product(self.down, self.across)
-            if self.problem.rows.count
+            if self.problem.rows.outer
         ]
 
     def _side(self, index: Index, v, h, v_at, h_at) -> Side:
-        outer, planes = np.arange(index.count).reshape(-1, 1, 1), self.planes
+        outer, planes = np.arange(index.outer).reshape(-1, 1, 1), self.planes
         each, below, beside = index.distances
         left = outer * index.planes * planes.channel + v_at[:, None] * planes.width + h_at
         other = outer * each + v[:, None] * below + h * beside

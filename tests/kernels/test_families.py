@@ -30,6 +30,7 @@ HELPERS |= {
     "conv_plane",
     "conv_planes",
     "conv_product",
+    "conv_tables",
     "conv_tiled",
     "determinism",
     "expression",
