@@ -3,9 +3,8 @@ found through tables (`conv_tables`)."""
 
 from __future__ import annotations
 
-import itertools
+import collections
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +55,7 @@ class Product:
         dialect: Dialect,
         name: str,
         like,
-        pieces: list[Piece],
+        tables: Tables,
         groups: Groups,
         *,
         has_bias: bool = False,
@@ -65,50 +64,68 @@ class Product:
         sign: int = 1,
         shift: int | None = None,
     ) -> None:
-        xp, gpu = namespace(like), on_gpu(like)
-        heights = [piece.rows.left.size for piece in pieces]
+        xp, gpu, pieces = namespace(like), on_gpu(like), tables.pieces()
+        outer = max(1, tables.problem.rows.outer)
+        together = outer if gpu else tables.together()
+        heights = [piece.rows.left.size * together // outer for piece in pieces]
         tile, block, constants = dialect.conv_batch.tiling(heights, groups.columns, gpu)
         acc_t = dialect.common.scalar_type(like.dtype)
         kernel = dialect.conv_batch.batch_gemm(acc_t, *constants, has_bias, shift is not None)
         sides = [side for kind in zip(*pieces, strict=True) for side in zip(*kind, strict=True)]
-        tables = [xp.asarray(np.concatenate(side)) for side in sides]
+        arrays = [xp.asarray(np.concatenate(side)) for side in sides]
         numbers = (*groups[:-1], groups.column, sign, shift or 0)
-        most = max(1, MAX_GRID_YZ // groups.number)
         across = ceil_div(groups.columns, tile[0])
-        if len(pieces) > 1 and not gpu:
-            across = ceil_div(across, 2)
-        starts = range(0, groups.columns, across * tile[0])
+        if len(pieces) > 1 and together == outer and not gpu:  # a half for each of two threads
+            across, together = (ceil_div(across, 2), outer) if across > 1 else (1, outer // 2 or 1)
+        columns = range(0, groups.columns, across * tile[0])
+        parts = [
+            Part(first, min(first + together, outer), outer, column, split, splits, out_split)
+            for split in range(splits)
+            for column in columns
+            for first in range(0, outer, together)
+        ]
         self.steps = []
-        for blocks, entries in _by_height(pieces, tile[1], splits, out_split, starts).items():
+        most = max(1, MAX_GRID_YZ // groups.number)
+        for height, entries in _by_height(pieces, parts, tile[1]).items():
             for first in range(0, len(entries), most):
                 some = entries[first : first + most]
-                grid = (across, blocks, len(some) * groups.number)
+                grid = (across, height, len(some) * groups.number)
                 run = launcher(name, "batch_gemm", kernel, grid, block)
-                self.steps.append((run, (*tables, xp.asarray(some, np.uint32), *numbers)))
+                self.steps.append((run, (*arrays, xp.asarray(some, np.uint32), *numbers)))
 
     def __call__(self, left, right, bias, out) -> None:
         for run, args in self.steps:
             run(left, right, bias, out, *args)
 
 
-def _by_height(
-    pieces: list[Piece], height: int, splits: int, out_split: int, columns: Iterable[int]
-) -> dict[int, list]:
-    """For so many blocks of `height` rows: the first row and the end, the first term and the end,
-    the first of the columns, and the place in out, of each piece or part of one."""
-    found: dict[int, list] = {}
-    tall = height * MAX_GRID_YZ
-    for split, column in itertools.product(range(splits), columns):
+class Part(NamedTuple):
+    """Of a product: the rows of the outer parts from `first` to `end`, of `outer`; columns from
+    `column` on; one of the splits of each sum."""
+
+    first: int
+    end: int
+    outer: int
+    column: int
+    split: int
+    splits: int
+    out_split: int
+
+
+def _by_height(pieces: list[Piece], parts: list[Part], tile: int) -> dict[int, list]:
+    """For so many tiles of rows, the entries of the pieces of all parts that have so many."""
+    found = collections.defaultdict(list)
+    for part in parts:
         row = term = 0
         for rows, terms in pieces:
-            count, end = terms.left.size, row + rows.left.size
-            span = ceil_div(count, splits)
-            own = term + min(split * span, count), term + min((split + 1) * span, count)
-            for first in range(row, end, tall):
-                last = min(first + tall, end)
-                entry = (first, last, *own, column, split * out_split)
-                found.setdefault(ceil_div(last - first, height), []).append(entry)
-            row, term = end, term + count
+            size, count = rows.left.size, terms.left.size
+            first, end = (row + size // part.outer * i for i in (part.first, part.end))
+            span = ceil_div(count, part.splits)
+            low, high = (term + min(i * span, count) for i in (part.split, part.split + 1))
+            for start in range(first, end, tile * MAX_GRID_YZ):
+                stop = min(start + tile * MAX_GRID_YZ, end)
+                entry = start, stop, low, high, part.column, part.split * part.out_split
+                found[ceil_div(stop - start, tile)].append(entry)
+            row, term = row + size, term + count
     return found
 
 
@@ -175,7 +192,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
         lay_out = _laid_out(dialect, name, like, tables)
         distances = per_in * tables.planes.channel, per_out * terms, per_out * pixels, pixels
         groups = Groups(geo.groups, per_out, *distances)
-        given = dialect, name, like, tables.pieces(), groups
+        given = dialect, name, like, tables, groups
         product = _multiplied(pairs, *given, has_bias=has_bias)
         return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
 
@@ -207,7 +224,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         splits = max(ceil_div(longest, SPAN), 1 + halved)
         distances = per_in * tables.planes.channel, per_out, per_out * terms, terms
         groups = Groups(geo.groups, per_out, *distances)
-        given = dialect, name, like, tables.pieces(), groups
+        given = dialect, name, like, tables, groups
         product = _multiplied(pairs, *given, splits=splits, out_split=size)
         lay_out = _laid_out(dialect, name, like, tables)
 
@@ -246,7 +263,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bo
         tables = Tables(of_inputs(geo), layout)
         distances = per_out * tables.planes.channel, per_out * per_in * taps, per_in * pixels
         groups = Groups(geo.groups, per_in, *distances, pixels)
-        product = Product(dialect, name, like, tables.pieces(), groups, has_bias=has_bias)
+        product = Product(dialect, name, like, tables, groups, has_bias=has_bias)
         lay_out = _laid_out(dialect, name, like, tables)
         return lambda right, g, bias, dx: product(lay_out(g), right, bias, dx.reshape(-1))
 

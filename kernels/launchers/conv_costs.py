@@ -119,10 +119,11 @@ def _of_layout(
     if layout.paired:  # results are read and written again; sums and differences are taken
         times, each = 3, 43
         once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
+    outer, together = problem.rows.outer, tables.together()
     added, heights = 0.0, set()
     for size in sizes:
-        blocks = ceil_div(size.rows, tile[1])
-        computed = blocks * tile[1]
+        blocks = ceil_div(size.rows * together // max(outer, 1), tile[1])
+        computed = blocks * tile[1] * ceil_div(outer, max(together, 1))
         added += computed * (size.terms + each + WRITTEN * size.written) + TILES * size.terms
         heights.add(blocks)
     width = ceil_div(columns, tile[0]) * tile[0] * groups

@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernels.launchers.common import ceil_div
 from kernels.launchers.conv_planes import Geometry, Planes
 
 LINE = 16  # elements of a line of a cache
+TOGETHER = 1 << 16  # elements that stay in it
+LEAST_ROWS = 512  # of the largest piece
 
 
 class Index(NamedTuple):
@@ -211,6 +214,17 @@ class Tables:
             min(lines, self.planes.channel // LINE + 1),
             np.unique(places // LINE).size / max(places.size, 1),
         )
+
+    def together(self) -> int:
+        """How many of the outer parts, images, one piece after the other takes, so that lines that
+        several of them read or write stay in a cache; all where that is no question."""
+        rows = self.problem.rows
+        most = max(v.rows.size * h.rows.size for v, h in itertools.product(self.down, self.across))
+        if not self.problem.rows_are_outputs or len(self.down) * len(self.across) == 1:
+            return rows.outer
+        each = rows.planes * self.planes.channel + rows.distances[0]
+        parts = max(1, rows.outer // max(TOGETHER // each, ceil_div(LEAST_ROWS, most)))
+        return ceil_div(rows.outer, parts)
 
     def pieces(self) -> list[Piece]:
         """Those that have rows."""

@@ -12,7 +12,7 @@ import pytest
 
 import kernels
 from kernels import dispatch, lab, reference
-from kernels.launchers import conv_costs
+from kernels.launchers import conv_costs, conv_tables
 from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.conv_tables import Layout, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.plans import Plans
@@ -279,6 +279,8 @@ def test_layouts(device, padded, backend, rng, monkeypatch):
     if device == "gpu":
         pytest.skip("on a CPU")
     prefer(monkeypatch, lambda layout: layout.padded == padded and not layout.paired)
+    monkeypatch.setattr(conv_tables, "TOGETHER", 700)  # the images of some cases take turns
+    monkeypatch.setattr(conv_tables, "LEAST_ROWS", 1)
     how = {"backend": backend, "version": "batch_gemm"}
     for case in ("3x3", "many_channels", "dilation", *BATCH):
         x, w, bias, g, options = make(rng, case)
