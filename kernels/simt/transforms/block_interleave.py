@@ -17,20 +17,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kernels.simt.analysis.loops import spins
-from kernels.simt.analysis.uniformity import Facts, analyse, dependent_on, exposure, is_pure_call
+from kernels.simt.analysis.uniformity import (
+    Facts,
+    analyse,
+    dependent_on,
+    exposure,
+    has_loads,
+    is_pure_call,
+)
 from kernels.simt.frontend.structure import is_collective
 from kernels.simt.ir.nodes import (
     Collective,
+    assign,
     bodies,
     clone,
     collective,
     defined,
     expressions,
+    load,
     names,
     nodes_in,
     statements,
 )
 from kernels.simt.ir.program import Interleaving, Program
+from kernels.simt.transforms.short_loops import shallow_copy
 
 
 def interleaved(program: Program) -> Program | None:
@@ -38,9 +48,10 @@ def interleaved(program: Program) -> Program | None:
     statements around them; None where they have nothing in common."""
     if not any(array.space == "shared" for array in program.arrays.values()):
         return None
-    facts = analyse(program)
-    if not _is_simple(program, facts):
+    if not _is_simple(program, analyse(program)):
         return None
+    program = _with_loads_apart(program)
+    facts = analyse(program)
     mentioned = set().union(*map(names, _all_expressions(program)))
     for axis in ("_by", "_bx"):
         common = _common(program, facts, axis) if axis in mentioned else set()
@@ -79,6 +90,41 @@ def _is_simple(program: Program, facts: Facts) -> bool:
             return False  # a field of a record, an element of a view's element
     calls = (n for e in _all_expressions(program) for n in nodes_in(e) if isinstance(n, ast.Call))
     return all(is_pure_call(program, call) for call in calls)
+
+
+def _with_loads_apart(program: Program) -> Program:
+    """`program` with variables for loads that are the same in all blocks of a line, where they are
+    added to what is not: that is then computed again for each block, which a load would not be."""
+    facts = analyse(program)
+    of_blocks = dependent_on({"_bx", "_by"}, program, program.body)
+    taken = replace(program, taken=set(program.taken))
+
+    def is_common(expr: ast.expr) -> bool:
+        return not facts.is_varying(expr) and not of_blocks.is_varying(expr)
+
+    def apart(expr: ast.expr, loads: list[ast.stmt], at: ast.stmt) -> ast.expr:
+        if has_loads(program, expr) and is_common(expr):
+            name = taken.fresh("loaded")
+            loads.append(assign(name, expr, at))
+            return load(name)
+        if isinstance(expr, ast.BinOp):
+            new = ast.BinOp(apart(expr.left, loads, at), expr.op, apart(expr.right, loads, at))
+            return ast.copy_location(new, expr)
+        return expr
+
+    def rewritten(body: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for stmt in body:
+            new = shallow_copy(stmt)
+            for name in ("pre", "body", "orelse"):
+                if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
+                    setattr(new, name, rewritten(getattr(stmt, name)))
+            if isinstance(new, ast.Assign) and defined(new) and not is_common(new.value):
+                new.value = apart(new.value, out, stmt)
+            out.append(new)
+        return out
+
+    return replace(taken, body=rewritten(program.body))
 
 
 def _all_expressions(program: Program) -> list[ast.expr]:

@@ -99,6 +99,38 @@ def test_a_listing_shows_what_is_done_once():
     assert "sb[" in fill and "sa[" not in fill
 
 
+@cuda.jit
+def matmul_of_parts(a, b, starts, c):
+    """Row starts[z] + y of a, as in batched products whose parts are found through a table."""
+    tile = cuda.shared.array((T, T), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.blockIdx.x * T + tx, starts[cuda.blockIdx.z] + cuda.blockIdx.y * T
+    total = float32(0)
+    for p in range(0, a.shape[1], T):
+        tile[ty, tx] = b[p + ty, x]
+        cuda.syncthreads()
+        for q in range(T):
+            total += a[y + ty, p + q] * tile[q, tx]
+        cuda.syncthreads()
+    c[y + ty, x] = total
+
+
+def test_a_load_that_blocks_have_in_common_is_done_once():
+    """What is added to it is then computed for each block, not kept for each of its threads."""
+    rng = np.random.default_rng(2)
+    a = rng.integers(-4, 5, (6 * T, 2 * T)).astype(np.float32)
+    b = rng.integers(-4, 5, (2 * T, 3 * T)).astype(np.float32)
+    c = np.zeros((6 * T, 3 * T), np.float32)
+    starts = np.array([0, 4 * T])
+    matmul_of_parts[(3, 2, 2), (T, T)](a, b, starts, c)
+    expected = a @ b
+    expected[2 * T : 4 * T] = 0
+    np.testing.assert_array_equal(c, expected)
+    assert in_step(matmul_of_parts)
+    text = plan(matmul_of_parts, (T, T))
+    assert "declare _s_total" in text and "declare _s_y" not in text
+
+
 class Writer:
     """A random kernel whose blocks may share s0, and keep s1 for themselves.
 
