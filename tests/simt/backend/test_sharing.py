@@ -86,6 +86,29 @@ def test_ranges_of_one_launch_after_the_other(monkeypatch):
         assert (ran == turns).all()
 
 
+@cuda.jit
+def turns(x, order, counter, n):
+    """Each block notes when it ran, then takes its time."""
+    i = cuda.blockIdx.x
+    if cuda.threadIdx.x == 0:
+        order[i] = cuda.atomic.add(counter, 0, 1)
+    for _ in range(n):
+        x[i, cuda.threadIdx.x] = x[i, cuda.threadIdx.x] * 0.5 + 1
+
+
+def test_threads_begin_with_their_own_part(monkeypatch):
+    """The second of two threads does not take the blocks that follow those of the first one."""
+    monkeypatch.setattr(thread_pool.wanted, "value", 2)
+    x, order = np.zeros((64, 32)), np.zeros(64, np.int64)
+    found = []
+    for _ in range(20):  # a helper may come late
+        shared(turns, 64, x, order, np.zeros(1, np.int64), 20_000)
+        found.append(int(order[32]) - 64)  # the second launch
+        if found[-1] < 16 and (np.diff(order[:16]) > 0).all():
+            return
+    pytest.fail(f"block 32 of 64 ran as number {found}")
+
+
 def test_several_threads_take_part():
     """Blocks that wait for another one end only if somebody else runs that."""
 
