@@ -78,15 +78,15 @@ class Product:
         if len(pieces) > 1 and together == outer and not gpu:  # a half for each of two threads
             across, together = (ceil_div(across, 2), outer) if across > 1 else (1, outer // 2 or 1)
         columns = range(0, groups.columns, across * tile[0])
-        parts = [
-            Part(first, min(first + together, outer), outer, column, split, splits, out_split)
+        turns = [
+            Turn(first, min(first + together, outer), outer, column, split, splits, out_split)
             for split in range(splits)
             for column in columns
             for first in range(0, outer, together)
         ]
         self.steps = []
         most = max(1, MAX_GRID_YZ // groups.number)
-        for height, entries in _by_height(pieces, parts, tile[1]).items():
+        for height, entries in _by_height(pieces, turns, tile[1]).items():
             for first in range(0, len(entries), most):
                 some = entries[first : first + most]
                 grid = (across, height, len(some) * groups.number)
@@ -98,7 +98,7 @@ class Product:
             run(left, right, bias, out, *args)
 
 
-class Part(NamedTuple):
+class Turn(NamedTuple):
     """Of a product: the rows of the outer parts from `first` to `end`, of `outer`; columns from
     `column` on; one of the splits of each sum."""
 
@@ -111,19 +111,19 @@ class Part(NamedTuple):
     out_split: int
 
 
-def _by_height(pieces: list[Piece], parts: list[Part], tile: int) -> dict[int, list]:
-    """For so many tiles of rows, the entries of the pieces of all parts that have so many."""
+def _by_height(pieces: list[Piece], turns: list[Turn], tile: int) -> dict[int, list]:
+    """For so many tiles of rows, the entries of the pieces of all turns that have so many."""
     found = collections.defaultdict(list)
-    for part in parts:
+    for turn in turns:
         row = term = 0
         for rows, terms in pieces:
             size, count = rows.left.size, terms.left.size
-            first, end = (row + size // part.outer * i for i in (part.first, part.end))
-            span = ceil_div(count, part.splits)
-            low, high = (term + min(i * span, count) for i in (part.split, part.split + 1))
+            first, end = (row + size // turn.outer * i for i in (turn.first, turn.end))
+            span = ceil_div(count, turn.splits)
+            low, high = (term + min(i * span, count) for i in (turn.split, turn.split + 1))
             for start in range(first, end, tile * MAX_GRID_YZ):
                 stop = min(start + tile * MAX_GRID_YZ, end)
-                entry = start, stop, low, high, part.column, part.split * part.out_split
+                entry = start, stop, low, high, turn.column, turn.split * turn.out_split
                 found[ceil_div(stop - start, tile)].append(entry)
             row, term = row + size, term + count
     return found
@@ -139,7 +139,7 @@ class Pairs(NamedTuple):
 
         both = d1 * (w0 + w1)    y1 = both - (d1 - d2) * w1    y0 = both + (d0 - d1) * w0
 
-    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart.
+    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are aturn.
     """
 
     left: int

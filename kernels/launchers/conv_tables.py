@@ -1,9 +1,13 @@
 """Where the operands of a convolution lie: the tables of `conv_batch.batch_gemm`.
 
-A convolution or a gradient is a product of a left operand, read where it lies, with one that has a
-column for each channel. Rows (results) and terms (of their sums) are indices of three parts: an
-outer one, down, across. Along an axis, results whose terms are the same make a part of their own,
-so that none of them reads padding, if `Layout.padded` does not ask for it.
+A convolution or a gradient is a product of a left operand, x or the gradient of the output, with
+one that has a column for each channel. Its rows (results) and terms (of their sums) are counted by
+three indices each: an outer one (images or channels), down and across.
+
+Where the left operand has no padding, windows at the edges have fewer terms than others. So rows
+that have the same terms make a piece of the product: of the forward operation with a 3 x 3 kernel
+and padding 1 the inner positions, the four edges and the four corners. The positions that a stride
+leaves to different taps, of the gradient of x, are pieces in the same way.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ class Index(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Along one axis: a row reads element (row * by_row + term * by_term + first) / step of the
-    left operand, of `size`, with each term for which that is one."""
+    """Along one axis, a row reads element (row * by_row + term * by_term + first) / step of the
+    left operand, of `size` elements, with each term for which that is a whole number."""
 
     rows: int
     terms: int
@@ -44,7 +48,8 @@ class Reads(NamedTuple):
     size: int
 
     def reached(self, padded: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        """For each row the first term and how many there are, `every` so many."""
+        """Of each row the first term, and how many there are, `every` so many; without `padded`
+        those that read an element of the left operand."""
         start, top = np.arange(self.rows) * self.by_row + self.first, (self.size - 1) * self.step
         low, high = np.zeros_like(start), np.full_like(start, self.terms)
         if not padded:
@@ -72,8 +77,8 @@ class Problem(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a product is computed: down and across, whether the left operand has padding; and the
-    stride of windows that are taken in pairs across, 0 for none."""
+    """How a product is computed: whether the left operand has padding, down and across; and the
+    stride of windows that are taken in pairs across (`conv_batch.Pairs`), or 0."""
 
     padded: tuple[bool, bool]
     paired: int = 0
@@ -104,8 +109,9 @@ class Size(NamedTuple):
     written: float
 
 
-class _Part(NamedTuple):
-    """Rows along an axis that have the same terms, and where these and those lie, to be added."""
+class _Kind(NamedTuple):
+    """Rows along an axis that have the same terms; a row reads, with a term, the element at the sum
+    of `rows_at` and `terms_at`."""
 
     rows: np.ndarray
     terms: np.ndarray
@@ -157,22 +163,22 @@ def _reaching(geo: Geometry, i: int) -> Reads:
     return Reads(*counts, 1, -geo.dilation[i], geo.padding[i], step=geo.stride[i], size=geo.out[i])
 
 
-def _parts(reads: Reads, padded: bool) -> tuple[list[_Part], int, int]:
-    """The parts along an axis, the padding before the left operand, and its size with both."""
+def _kinds(reads: Reads, padded: bool) -> tuple[list[_Kind], int, int]:
+    """The kinds along an axis, the padding before the left operand, and its size with both."""
     low, count, every = reads.reached(padded)
-    kinds = low * (reads.terms + 1) + count
-    parts, least, most = [], 0, reads.size - 1
-    for kind in np.unique(kinds):
-        rows = np.flatnonzero(kinds == kind)
+    numbers = low * (reads.terms + 1) + count
+    found, least, most = [], 0, reads.size - 1
+    for number in np.unique(numbers):
+        rows = np.flatnonzero(numbers == number)
         terms = low[rows[0]] + every * np.arange(count[rows[0]])
         lowest = terms[:1] if reads.by_term > 0 else terms[-1:]
         at = rows * reads.by_row + reads.first + lowest.sum() * reads.by_term
         at, more = at // reads.step, (terms - lowest.sum()) * reads.by_term // reads.step
         if terms.size:
             least, most = min(least, at.min()), max(most, at.max() + more.max())
-        parts.append(_Part(rows, terms, at if terms.size else np.zeros_like(rows), more))
-    parts = [part._replace(rows_at=part.rows_at - least) for part in parts]
-    return parts, -least, most - least + 1
+        found.append(_Kind(rows, terms, at if terms.size else np.zeros_like(rows), more))
+    found = [kind._replace(rows_at=kind.rows_at - least) for kind in found]
+    return found, -least, most - least + 1
 
 
 class Tables:
@@ -180,7 +186,7 @@ class Tables:
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
         (self.down, top, height), (self.across, before, width) = (
-            _parts(reads, padded)
+            _kinds(reads, padded)
             for reads, padded in zip(problem.reads, layout.padded, strict=True)
         )
         if layout.paired:  # every other output, and the taps of one stride
@@ -188,7 +194,7 @@ class Tables:
             rows, terms = halves if problem.rows_are_outputs else reversed(halves)
             (whole,) = self.across
             half = whole.rows[rows], whole.terms[terms], whole.rows_at[rows], whole.terms_at[terms]
-            self.across = [_Part(*half)]
+            self.across = [_Kind(*half)]
         self.problem, self.planes = problem, Planes(height, width, (top, before))
 
     @property
@@ -201,7 +207,7 @@ class Tables:
         """Those of each piece."""
         return [self._size(v, h) for v, h in itertools.product(self.down, self.across)]
 
-    def _size(self, v: _Part, h: _Part) -> Size:
+    def _size(self, v: _Kind, h: _Kind) -> Size:
         rows, terms = self.problem.rows, self.problem.terms
         each, below, beside = rows.distances
         outer = np.arange(min(rows.outer, LINE)).reshape(-1, 1, 1)
