@@ -71,12 +71,15 @@ class Product:
         tile, block, constants = dialect.conv_batch.tiling(heights, groups.columns, gpu)
         acc_t = dialect.common.scalar_type(like.dtype)
         kernel = dialect.conv_batch.batch_gemm(acc_t, *constants, has_bias, shift is not None)
+        # rows and places, terms and right_terms, each those of all pieces
         sides = [side for kind in zip(*pieces, strict=True) for side in zip(*kind, strict=True)]
         arrays = [xp.asarray(np.concatenate(side)) for side in sides]
         numbers = (*groups[:-1], groups.column, sign, shift or 0)
         across = ceil_div(groups.columns, tile[0])
-        if len(pieces) > 1 and together == outer and not gpu:  # a half for each of two threads
-            across, together = (ceil_div(across, 2), outer) if across > 1 else (1, outer // 2 or 1)
+        if len(pieces) > 1 and together == outer and not gpu:
+            # OS threads write lines of their own: those of some columns, or of half of the images
+            together = outer if across > 1 else ceil_div(outer, 2)
+            across = 1
         columns = range(0, groups.columns, across * tile[0])
         turns = [
             Turn(first, min(first + together, outer), outer, column, split, splits, out_split)
