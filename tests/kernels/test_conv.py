@@ -12,7 +12,7 @@ import pytest
 
 import kernels
 from kernels import dispatch, lab, reference
-from kernels.launchers import conv_costs, conv_tables
+from kernels.launchers import conv_batch, conv_costs, conv_tables
 from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.conv_tables import Layout, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.plans import Plans
@@ -302,6 +302,8 @@ def test_layouts(device, padded, backend, rng, monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_pieces_have_each_term_once(device, case, of, rng):
     """Without padding, what a piece reads is in x, or g, and is all that a result is a sum of."""
+    if device == "gpu":
+        pytest.skip("the same tables")
     geo = Geometry(*CASES[case])
     tables = Tables(of(geo), Layout((False, False)))
     left = geo.x_shape if of is not of_inputs else (geo.x_shape[0], geo.w_shape[0], *geo.out)
@@ -321,6 +323,32 @@ def test_pieces_have_each_term_once(device, case, of, rng):
     assert (found[:, :first] == expected).all() and not found[:, first:].any()
     count = {of_outputs: g.size, of_inputs: x.size, of_weights: geo.w_shape[1] * one.size}[of]
     assert len(set(places)) == len(places) == (count if left[0] or of is of_weights else 0)
+
+
+@pytest.mark.parametrize("together", [1, 2, 5])
+def test_entries_have_each_row_and_term_once(device, together, monkeypatch):
+    """Images in turns, sums in splits, and more rows than a grid has tiles for."""
+    if device == "gpu":
+        pytest.skip("the same tables")
+    monkeypatch.setattr(conv_batch, "MAX_GRID_YZ", 2)
+    geo = Geometry((5, 3, 6, 5), (4, 3, 3, 3), (1, 1), (1, 1), (1, 1), 1)
+    pieces = Tables(of_outputs(geo), Layout((False, False))).pieces()
+    turns = [
+        conv_batch.Turn(first, min(first + together, 5), 5, 0, split, 2, 1000)
+        for split in range(2)
+        for first in range(0, 5, together)
+    ]
+    rows, terms = (sum(side.left.size for side in kind) for kind in zip(*pieces, strict=True))
+    done = np.zeros((rows, terms), int)
+    for height, entries in conv_batch._by_height(pieces, turns, 8).items():
+        for first, end, term, last, column, place in entries:
+            assert -(-(end - first) // 8) == height <= 2 and column == 0 and place in (0, 1000)
+            done[first:end, term:last] += 1
+    expected, row, term = np.zeros_like(done), 0, 0
+    for side, other in pieces:
+        expected[row : row + side.left.size, term : term + other.left.size] = 1
+        row, term = row + side.left.size, term + other.left.size
+    np.testing.assert_array_equal(done, expected)
 
 
 PAIRS = {
