@@ -142,7 +142,7 @@ class Pairs(NamedTuple):
 
         both = d1 * (w0 + w1)    y1 = both - (d1 - d2) * w1    y0 = both + (d0 - d1) * w0
 
-    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are aturn.
+    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart.
     """
 
     left: int
