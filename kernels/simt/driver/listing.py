@@ -300,14 +300,17 @@ def _interleaved_item(item: Item, plan: BlockPlan) -> Lines:
             yield from _items(item.fills, _INDENT, plan)
             if item.checks:
                 yield f"{_INDENT}without own tiles where {_checks(item.checks)}:"
-            yield from _items(item.at_once, _INDENT + _INDENT * bool(item.checks), plan)
+            inner = _INDENT + _INDENT * bool(item.checks)
+            if item.full is not None:
+                yield f"{inner}# as many iterations as there can be, where {text(item.full)}"
+            yield from _items(item.at_once, inner, plan)
             if item.one_by_one:
                 yield f"{_INDENT}other iterations, one by one:"
                 yield from _items(item.one_by_one, _INDENT * 2, plan)
-            if item.prefetch:
-                yield f"{_INDENT}prefetch before the last iterations:"
-                yield from _statements(item.prefetch, _INDENT * 2)
-            yield from _items(item.after, _INDENT, plan)
+            if item.final_rows is not None:
+                checks = _checks(item.final_checks) if item.final_checks else "always"
+                yield f"{_INDENT}in each row's last iterations, where {checks}:"
+            yield from _items(item.after, _INDENT + _INDENT * bool(item.final_rows), plan)
 
 
 def _versions(region: RegionPlan) -> Lines:

@@ -7,14 +7,14 @@ region to the next is in spill arrays `_s_<name>`, an element per thread.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from numba.core import types
 
 from kernels.simt.analysis.loops import spins
 from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
-from kernels.simt.emit.rows import write_rows
+from kernels.simt.emit.rows import WriteRow, write_rows
 from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
 from kernels.simt.ir.nodes import Loop, statements
 from kernels.simt.plan.parts import (
@@ -220,26 +220,26 @@ class BlockPrinter(Printer):
         self.write_versions(item, self.plan.regions[item])
 
     def write_versions(
-        self, item: Region, plan: RegionPlan, enter_row: Callable[[RowVersion], None] | None = None
+        self, item: Region, plan: RegionPlan, write_row: WriteRow | None = None
     ) -> None:
         """A region in those of its versions that the plan asks for; see `write_rows`."""
         self.writer.line(f"# threads, from line {item.line}")
         whole, masked = plan.every_thread, plan.masked
         if whole is not None and masked is not None:
             with self.writer.block(f"if _all_{item.mask}:"):
-                self._every_thread(plan, whole, enter_row)
+                self._every_thread(plan, whole, write_row)
             with self.writer.block("else:"):
                 write_rows(self, masked)
         elif whole is not None:
-            self._every_thread(plan, whole, enter_row)
+            self._every_thread(plan, whole, write_row)
         elif masked is not None:
             write_rows(self, masked)
 
     def _every_thread(
-        self, plan: RegionPlan, whole: RowVersion, enter_row: Callable[[RowVersion], None] | None
+        self, plan: RegionPlan, whole: RowVersion, write_row: WriteRow | None
     ) -> None:
         if plan.guard_free is None:
-            write_rows(self, whole, enter_row)
+            write_rows(self, whole, write_row)
             return
         checks = " and ".join(plan.checks)
         with self.writer.block(f"if {checks}:  # no thread of the block is at an edge"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.rows import RowPrinter
@@ -15,7 +16,7 @@ from kernels.simt.plan.parts import (
     RowVersion,
     TileLoop,
 )
-from kernels.simt.transforms.fission import Region
+from kernels.simt.transforms.fission import Item, Region
 
 
 class InterleavedPrinter(BlockPrinter):
@@ -58,7 +59,10 @@ class InterleavedPrinter(BlockPrinter):
 
 
 class TileLoopPrinter:
-    """Writes a TileLoop: `_chunk` counts iterations, `_tiles` of which are filled at once."""
+    """Writes a TileLoop: `_chunk` counts iterations, `_tiles` of which are filled at once.
+
+    `_in_rows`: each row does in this chunk, the last one, what comes right after the loop.
+    """
 
     def __init__(self, printer: InterleavedPrinter, loop: TileLoop) -> None:
         self.printer, self.loop = printer, loop
@@ -72,25 +76,19 @@ class TileLoopPrinter:
         self.counter = f"{loop.target} = {begin}(_chunk + _w) * ({step})"
 
     def write(self) -> None:
-        loop, line, block = self.loop, self.line, self.block
+        loop, line, block, count = self.loop, self.line, self.block, self.loop.count
         line(f"_iterations = len({self.values})")
-        # Where few blocks go through them, most tiles are read from the nearest cache.
-        few = self.printer.interleaving.together // 2
-        line(f"_count = {loop.count} if _joined > {few} else {max(1, loop.count // 2)}")
-        with block("for _part in range(_max((_iterations + _count - 1) // _count, 1)):"):
-            line("_chunk = _part * _count")
-            line("_tiles = _min(_count, _iterations - _chunk)")
+        with block(f"for _part in range(_max((_iterations + {count - 1}) // {count}, 1)):"):
+            line(f"_chunk = _part * {count}")
+            line(f"_tiles = _min({count}, _iterations - _chunk)")
+            line(f"_is_last = _chunk + {count} >= _iterations")
             with block("for _w in range(_tiles):"):
                 self._begin_iteration()
                 self.printer.write(loop.fills)
-            at_last = "if _chunk + _count >= _iterations:"
             with self.printer.each_block():
-                if loop.prefetch:
-                    with block(at_last):
-                        self._prefetch()
                 self._iterations()
                 if loop.after:
-                    with block(at_last):
+                    with block("if _is_last and not _in_rows:"):
                         self.printer.write(loop.after)
 
     def _begin_iteration(self) -> None:
@@ -98,26 +96,18 @@ class TileLoopPrinter:
         for array in self.loop.common:
             self.line(f"{array} = _all_{array}[_u(_w)]")
 
-    def _prefetch(self) -> None:
-        """Loops over one thread of each cache line, where rows go along memory."""
-        printer, x = self.printer, self.printer.program.block[0]
-        with printer.writer.closing():
-            printer.open_rows()
-            printer.writer.open(f"for _tx in range(0, {x}, {self.loop.prefetch_step}):")
-            printer.statements.write(self.loop.prefetch)
-
     def _iterations(self) -> None:
         """What a block does with tiles that are filled, row by row; one by one at the edges."""
         loop, line, block = self.loop, self.line, self.block
+        if loop.full is not None:
+            self._count("_full", self.printer.expressions.text(loop.full))
+        in_rows = " and ".join(["_is_last", *loop.final_checks]) if loop.final_rows else "False"
         if not loop.checks:
+            line(f"_in_rows = {in_rows}")
             self._at_once("_tiles")
             return
-        line("_inside = 0  # iterations in which no thread of the block is at an edge")
-        with block("for _w in range(_tiles):"):
-            line(self.counter)
-            with block(f"if not ({' and '.join(loop.checks)}):"):
-                line("break")
-            line("_inside += 1")
+        self._count("_inside", " and ".join(loop.checks))  # where no thread is at an edge
+        line(f"_in_rows = {in_rows} and 0 < _inside == _tiles")
         with block("if _inside > 0:"):
             self._at_once("_inside")
         if loop.initial is not None:
@@ -127,27 +117,52 @@ class TileLoopPrinter:
             self._begin_iteration()
             self.printer.write(loop.one_by_one)
 
+    def _count(self, counter: str, test: str) -> None:
+        """Counts the first iterations of a chunk for which `test` holds."""
+        self.line(f"{counter} = 0")
+        with self.block("for _w in range(_tiles):"):
+            self.line(self.counter)
+            with self.block(f"if not ({test}):"):
+                self.line("break")
+            self.line(f"{counter} += 1")
+
     def _at_once(self, count: str) -> None:
         """All iterations up to `count` in each row."""
 
-        def enter_row(version: RowVersion) -> None:
+        def write_row(version: RowVersion) -> None:
+            x = self.printer.program.block[0]
+            in_parts = version.lanes < x
             if self.loop.initial_rows is not None:
-                self._initial_row(self.loop.initial_rows, version)
-            self.printer.writer.open(f"for _w in range({count}):")
-            self._begin_iteration()
+                first = "_chunk == 0" + " and _x0 == 0" * in_parts
+                self._whole_rows(first, self.loop.initial_rows, version.rows)
+            self._tiles_of_row(version, count)
+            if self.loop.final_rows is not None:
+                last = "_in_rows" + f" and _x0 == {x - version.lanes}" * in_parts
+                self._whole_rows(last, self.loop.final_rows, version.rows)
 
         for item in self.loop.at_once:
             if isinstance(item, Region):
-                self.printer.write_versions(item, self.printer.plan.regions[item], enter_row)
+                self.printer.write_versions(item, self.printer.plan.regions[item], write_row)
             else:
                 self.printer.write([item])
 
-    def _initial_row(self, version: RowVersion, followed_by: RowVersion) -> None:
-        """The whole row, or rows, where the first threads of `followed_by` come to it."""
-        writer, together = self.printer.writer, followed_by.rows
-        in_parts = followed_by.lanes < self.printer.program.block[0]
-        first = "_chunk == 0 and _x0 == 0" if in_parts else "_chunk == 0"
-        with self.block(f"if {first}:"), writer.closing():
+    def _tiles_of_row(self, version: RowVersion, count: str) -> None:
+        items, begin = version.items, "0"
+        if self.loop.full is not None:
+            begin = f"_min(_full, {count})"
+            self._tiles_from_to("0", begin, version, self.loop.full_items)
+            items = [replace(item, hint=None) for item in items]  # few iterations: no copies
+        self._tiles_from_to(begin, count, version, items)
+
+    def _tiles_from_to(self, begin: str, end: str, version: RowVersion, items: list[Item]) -> None:
+        with self.block(f"for _w in range({begin}, {end}):"):
+            self._begin_iteration()
+            RowPrinter(self.printer, version).write(items)
+
+    def _whole_rows(self, when: str, version: RowVersion, together: int) -> None:
+        """All of the rows that go `together`, where `when` holds."""
+        writer = self.printer.writer
+        with self.block(f"if {when}:"), writer.closing():
             if together > 1:
                 writer.open(f"for _ty in range(_y0, _y0 + {together}):")
             RowPrinter(self.printer, version).write(version.items)

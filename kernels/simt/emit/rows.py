@@ -19,28 +19,27 @@ from kernels.simt.plan.parts import (
 from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Scalars
 from kernels.simt.transforms.row_vectorise import GuardIf
 
+WriteRow = Callable[[RowVersion], None]
 ROW = encode("row", Hint.UNROLL)  # which of the rows that go together
 
 
-def write_rows(
-    printer: Printer, version: RowVersion, enter_row: Callable[[RowVersion], None] | None = None
-) -> None:
+def write_rows(printer: Printer, version: RowVersion, write_row: WriteRow | None = None) -> None:
     """Loops over the rows of a block, each run as `version` says; none where nothing is left.
 
-    `enter_row(version)` writes what comes first in each row, or in rows that go together.
+    `write_row(version)` writes each row, or rows that go together; None: just the version's items.
     """
     if not version.items:
         return
     y = printer.program.block[1]
-    _write_groups(printer, version, enter_row, 0)
+    _write_groups(printer, version, write_row, 0)
     if left := y % version.rows:
-        _write_groups(printer, replace(version, rows=left), enter_row, y - left)
+        _write_groups(printer, replace(version, rows=left), write_row, y - left)
 
 
 def _write_groups(
     printer: Printer,
     version: RowVersion,
-    enter_row: Callable[[RowVersion], None] | None,
+    write_row: WriteRow | None,
     start: int,
 ) -> None:
     """Groups of `version.rows` rows, from row `start` on, as far as there are whole ones."""
@@ -50,9 +49,10 @@ def _write_groups(
         x = printer.program.block[0]
         if version.lanes < x and not square:
             printer.writer.open_loop("_x0", f"range(0, {x}, {version.lanes})")
-        if enter_row is not None:
-            enter_row(version)
-        RowPrinter(printer, version).write(version.items)
+        if write_row is not None:
+            write_row(version)
+        else:
+            RowPrinter(printer, version).write(version.items)
 
 
 class RowPrinter:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from functools import partial, reduce
+from functools import reduce
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
@@ -73,29 +74,38 @@ def view_bytes(typingctx, buffer, dtype):
 
 @intrinsic
 def fetch(typingctx, array, index):
-    """Prefetch the cache line of an element that will be stored soon."""
-    return types.void(array, index), partial(_prefetch, 1)
+    """Prefetch the cache line of an element of a 1-D array that will be read soon, if there is one
+    at that index."""
+
+    def codegen(context, builder, sig, args):
+        view = context.make_array(sig.args[0])(context, builder, args[0])
+        indices = cgutils.pack_array(builder, [args[1]])
+        place, _ = _element_address(context, builder, view, (sig.args[1],), indices)
+        number = ir.IntType(32)
+        signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        to_write, near, data = number(0), number(3), number(1)
+        builder.call(prefetch, [place, to_write, near, data])
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen
 
 
 @intrinsic
-def fetch_read(typingctx, array, index):
-    """Prefetch the cache line of an element of a 1-D array that will be read soon, if there is one
-    at that index."""
-    return types.void(array, index), partial(_prefetch, 0)
+def apart(typingctx, one, other):
+    """Whether two arrays have no byte in common, as far as their first and last bytes tell."""
 
+    def codegen(context, builder, sig, args):
+        extents = []
+        for kind, arg in zip(sig.args, args):
+            view = context.make_array(kind)(context, builder, arg)
+            shape = cgutils.unpack_tuple(builder, view.shape, kind.ndim)
+            strides = cgutils.unpack_tuple(builder, view.strides, kind.ndim)
+            given = context, builder, kind, view, shape, strides, view.data
+            extents += arrayobj.get_array_memory_extents(*given)
+        return builder.not_(arrayobj.extents_may_overlap(context, builder, *extents))
 
-def _prefetch(to_write: int, context, builder, sig, args):
-    view = context.make_array(sig.args[0])(context, builder, args[0])
-    kinds, index = sig.args[1], args[1]
-    if not isinstance(kinds, types.BaseTuple):
-        kinds, index = (kinds,), cgutils.pack_array(builder, [index])
-    place, _ = _element_address(context, builder, view, kinds, index)
-    number = ir.IntType(32)
-    signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-    prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
-    near, data = number(3), number(1)
-    builder.call(prefetch, [place, number(to_write), near, data])
-    return context.get_dummy_value()
+    return types.boolean(one, other), codegen
 
 
 @intrinsic

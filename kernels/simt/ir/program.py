@@ -165,7 +165,8 @@ RESERVED = frozenset(
     "_tx _ty _tz _bx _by _bz _gx _gy _gz _t _u _block _position _across _wide _first _last _any"
     " _rest _piece"
     " _all _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles"
-    " _iterations _inside _lo _hi _x0 _y0 _sx _warp _end _delta _other _away".split()
+    " _iterations _full _inside _in_rows _is_last _part _lo _hi _x0 _y0 _sx _warp _end"
+    " _delta _other _away".split()
 )
 
 

@@ -103,7 +103,7 @@ class Fetches:
             return affine.at(expr, {counter: binary(load(counter), ast.Add(), distance)})
 
         far = self.program.extern(memory.far, "far")
-        fetch = self.program.extern(memory.fetch_read, "fetch_read")
+        fetch = self.program.extern(memory.fetch, "fetch")
         apart = memory.ALIGNMENT // memory.itemsize(dtype)
         body = ast.Expr(call(fetch, load(array), later(place, AHEAD)))
         check = call(far, load(array), here, later(here, 1))

@@ -13,22 +13,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 
-from kernels.simt.analysis.uniformity import dependent_on, exposure, has_loads
+from kernels.simt.analysis.ranges import constant
+from kernels.simt.analysis.uniformity import dependent_on, exposure
 from kernels.simt.ir import memory
-from kernels.simt.ir.memory import ALIGNMENT, itemsize
-from kernels.simt.ir.nodes import call, clone, expressions, load, located, names, statements
+from kernels.simt.ir.memory import itemsize
+from kernels.simt.ir.nodes import BLOCK, GRID, call, clone, names, statements
 from kernels.simt.ir.program import ArrayDecl, Interleaving
 from kernels.simt.plan.layout import Layout, spill_arrays
-from kernels.simt.plan.parts import EachBlock, FirstBlock, InterleavingPlan, TileLoop
-from kernels.simt.plan.regions import RegionPlanner, Versions
+from kernels.simt.plan.parts import EachBlock, FirstBlock, InterleavingPlan, RowVersion, TileLoop
+from kernels.simt.plan.regions import RegionPlanner, StoredRows, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.block_interleave import (
-    index_parts,
-    needed,
     passed_on,
     stored_array,
     stored_arrays,
 )
+from kernels.simt.transforms.clamps import LEAST, arguments
 from kernels.simt.transforms.coverage import covers
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -39,14 +39,14 @@ from kernels.simt.transforms.fission import (
     names_in,
     walk,
 )
-from kernels.simt.transforms.short_loops import hint_short_loops
 from kernels.simt.transforms.tile_forwarding import Source, reads_of
 
 MOST = 16  # blocks that are interleaved
 ENOUGH = 8  # of which each keeps more than what they have in common
 PANEL = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
-FIRST_LEVEL = 1 << 15  # bytes of common arrays that a row goes through: a first-level cache
+FIRST_LEVEL = 1 << 15  # bytes of a first-level cache
+AT_ONCE = 3 * FIRST_LEVEL // 8  # of common arrays that a row goes through: others come and go there
 
 
 @dataclass
@@ -166,8 +166,9 @@ class Interleaver:
         *fills, last = regions
         common = [fill for fill in fills if self._is_fill(fill)]
         own = [fill for fill in fills if not self._is_fill(fill)]
-        count = max(1, min(MOST, FIRST_LEVEL // self._common_size()))
-        if count == 1 or not self._only_reads(loop, common, own, last):
+        size = self._common_size()
+        count = min(MOST, max(2, AT_ONCE // size))
+        if 2 * size > FIRST_LEVEL or not self._only_reads(loop, common, own, last):
             return None
         initial = self._initial(around[0], common)
         after = list(takewhile(lambda i: not self._is_once(i), self.items[around[0] + 1 :]))
@@ -238,21 +239,6 @@ class Interleaver:
         source = Source(self.program, self.facts, site, last[0])
         return source if source.is_known else None
 
-    def _prefetch(self, after: list[Item]) -> list[ast.stmt]:
-        """Prefetches the lines that `after` stores to, while rows still compute."""
-        body: list[ast.stmt] = []
-        for item in after:
-            if isinstance(item, Region):
-                body += [*self.regions.rematerialised_before(item.body), *item.body]
-        fetched = self.program.extern(memory.fetch, "fetch")
-        body = needed(
-            _fetches(clone(hint_short_loops(body)), set(self.program.params), fetched), set()
-        )
-        read = [expr for stmt in statements(body) for expr in expressions(stmt)]
-        known_later = exposure(body, set(self.facts.defs))[0] - self.facts.scalars
-        loads = any(has_loads(self.program, expr) for expr in read)
-        return [] if known_later or loads else body
-
     def _initial(self, loop: int, fills: list[Region]) -> Region | None:
         """What stands right before the `loop` in the items, if it only sets what threads keep.
 
@@ -275,6 +261,49 @@ class Interleaver:
         ):
             return None
         return region
+
+    def _final(self, tiles: _Tiles) -> Region | None:
+        """What comes right after the loop over tiles, if a row can do it without the others: it
+        stores what is in registers, while the next rows compute."""
+        region = tiles.after[0] if len(tiles.after) == 1 else None
+        if not isinstance(region, Region) or region.mask or tiles.last.mask or not region.body:
+            return None
+        plan = _inside(self.regions.versions[region]).plan
+        if (
+            plan.rows > 1
+            or plan.lanes < self.program.block[0]
+            or names_in(region) & (self.own | self.common)
+            or any(isinstance(stmt, ast.Expr | ast.Raise) for stmt in statements(region.body))
+        ):
+            return None
+        return region
+
+    def _final_checks(self, final: Region | None, at_once: Region) -> list[str]:
+        """Where no thread of the block is at an edge, and nothing that `final` stores to is read by
+        the rows that come later."""
+        if final is None:
+            return []
+        stored = _stored(final) & set(self.program.params)
+        read = names_in(at_once) & set(self.program.given)
+        apart = self.program.extern(memory.apart, "apart")
+        disjoint = [f"{apart}({a}, {b})" for a in sorted(stored) for b in sorted(read)]
+        return [*self.regions.versions[final].checks, *disjoint]
+
+    def _full(self, loop: BlockFor, at_once: Region) -> tuple[ast.expr | None, list[Item]]:
+        """When a row's loop over `range(min(32, rest))` has all of its 32 iterations, and the same
+        with a constant length: then a row keeps its sums in registers from tile to tile."""
+        rows = self.regions.versions[at_once].rows
+        items = row_version(self.regions, self.layout, rows, None).items
+        if len(items) != 1 or not isinstance(items[0], BlockFor) or len(items[0].iter.args) != 1:
+            return None, []
+        parts = arguments(self.program, items[0].iter.args[0], LEAST)
+        lengths = [part for part in parts if constant(part) is not None]
+        known = {loop.target, *BLOCK, *GRID, *self.facts.scalars, *self.program.params}
+        rest = [part for part in parts if part not in lengths]
+        if len(lengths) != 1 or len(rest) != 1 or not names(rest[0]) <= known:
+            return None, []
+        full = ast.Compare(rest[0], [ast.GtE()], lengths)
+        return full, [replace(items[0], iter=call("range", lengths[0]))]
 
     # -- the block's program ---------------------------------------------------------------
 
@@ -309,13 +338,9 @@ class Interleaver:
         start, stop, step = {1: (None, *bounds, None), 2: (*bounds, None), 3: bounds}[len(bounds)]
         rest = [item for item in loop.body if item not in tiles.fills]
         at_once, one_by_one = ([tiles.directly], rest) if tiles.checks else (rest, [])
-        initial_rows = None
-        if tiles.initial is not None:
-            versions = self.regions.versions[tiles.initial]
-            rows = versions.rows or versions.each_thread
-            initial_rows = row_version(self.regions, self.layout, rows, None, may_strip=False)
-        dtypes = [kind.dtype for kind in self.program.given.values()]
-        widest = max(map(itemsize, dtypes), default=ALIGNMENT)
+        row_by_row = next(item for item in at_once if isinstance(item, Region))
+        final = self._final(tiles)
+        full, full_items = self._full(loop, row_by_row)
         return TileLoop(
             loop.line,
             None,
@@ -327,14 +352,28 @@ class Interleaver:
             common=sorted(self.common),
             fills=[FirstBlock(fill.line, None, fill) for fill in tiles.fills],
             at_once=at_once,
+            full=full,
+            full_items=full_items,
             initial=tiles.initial,
-            initial_rows=initial_rows,
+            initial_rows=self._row_version(tiles.initial),
             after=tiles.after,
-            prefetch=self._prefetch(tiles.after),
-            prefetch_step=max(1, ALIGNMENT // widest),
+            final_rows=self._row_version(final),
+            final_checks=self._final_checks(final, row_by_row),
             checks=tiles.checks,
             one_by_one=one_by_one,
         )
+
+    def _row_version(self, region: Region | None) -> RowVersion | None:
+        """How a row, of which no thread is at an edge, goes through a region."""
+        if region is None:
+            return None
+        rows = _inside(self.regions.versions[region])
+        return row_version(self.regions, self.layout, rows, None, may_strip=False)
+
+
+def _inside(versions: Versions) -> StoredRows:
+    """The version for blocks of which no thread is at an edge."""
+    return versions.guard_free or versions.rows or versions.each_thread
 
 
 def _inner_items(item: Item) -> dict[str, list[Item]]:
@@ -352,24 +391,6 @@ def _for_each_block(run: list[Item]) -> list[Item]:
     if not any(isinstance(item, Region) for item in walk(run)):
         return run
     return [EachBlock(run[0].line, None, run)]
-
-
-def _fetches(body: list[ast.stmt], params: set[str], fetched: str) -> list[ast.stmt]:
-    """`body` with a call of `fetched` in the place of each store to one of `params`, and without
-    other stores and `while` loops."""
-    out: list[ast.stmt] = []
-    for stmt in body:
-        stored = stored_array(stmt)
-        if isinstance(stmt, ast.While) or (stored is not None and stored not in params):
-            continue
-        for name in ("body", "orelse"):
-            if isinstance(stmt, ast.If | ast.For):
-                setattr(stmt, name, _fetches(getattr(stmt, name), params, fetched))
-        if stored in params:
-            place = ast.Tuple(index_parts(stmt.targets[0]), ast.Load())
-            stmt = located(ast.Expr(call(fetched, load(stored), place)), stmt)
-        out.append(stmt)
-    return out
 
 
 def _size(array: ArrayDecl) -> int:

@@ -241,11 +241,13 @@ class TileLoop(Item):
     common: list[str]
     fills: list[FirstBlock]
     at_once: list[Item]  # what a block does in several iterations, row by row
+    full: ast.expr | None  # where this holds, each row does `full_items`, which are as long
+    full_items: list[Item]  # in every iteration
     initial: Region | None  # sets what threads start with, right before the loop
     initial_rows: RowVersion | None  # the same as part of the first iteration of each row
     after: list[Item]  # what a block does right after the loop, while accumulators are at hand
-    prefetch: list[ast.stmt]  # prefetches the lines that `after` stores to
-    prefetch_step: int  # threads apart, which prefetch
+    final_rows: RowVersion | None  # the same as part of the last iteration of each row
+    final_checks: list[str]  # when these hold, rows may do that before others are through the loop
     checks: list[str]  # when these hold, `at_once` reads memory instead of the block's own tiles
     one_by_one: list[Item]  # iterations in which they do not
 

@@ -14,7 +14,15 @@ from kernels.simt.analysis.uniformity import Facts
 from kernels.simt.ir.nodes import counter, defined, range_arguments, statements
 from kernels.simt.ir.program import Program
 
-_LEAST, _GREATEST = ("min", "minimum", "builtin_min"), ("max", "maximum", "builtin_max")
+LEAST, _GREATEST = ("min", "minimum", "builtin_min"), ("max", "maximum", "builtin_max")
+
+
+def arguments(program: Program, node: ast.expr, names: tuple[str, ...]) -> list[ast.expr]:
+    """The arguments of a call of one of these functions."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return []
+    function = program.externs.get(node.func.id)
+    return node.args if getattr(function, "__name__", node.func.id) in names else []
 
 
 class Unclamped(ast.NodeTransformer):
@@ -28,7 +36,7 @@ class Unclamped(ast.NodeTransformer):
         name, bounds = counter(node), range_arguments(node)
         changed = {defined(stmt) for stmt in statements(node.body)}
         if len(bounds) == 1 and name not in changed:
-            for part in self._among(bounds[0], _LEAST):
+            for part in arguments(self.program, bounds[0], LEAST):
                 read = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
                 match part:
                     case ast.BinOp(end, ast.Sub(), start) if not changed & read:
@@ -39,26 +47,19 @@ class Unclamped(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        match self._among(node, _LEAST):
+        match arguments(self.program, node, LEAST):
             case [ast.BinOp(left, ast.Add(), ast.Name(i)) as plain, last]:
                 for start, end in self.ends.get(i, ()):
                     if ast.dump(left) == start and self._reaches(last, end):
                         return plain
         return node
 
-    def _among(self, node: ast.expr, names: tuple[str, ...]) -> list[ast.expr]:
-        """The arguments of a call of one of these functions."""
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            return []
-        function = self.program.externs.get(node.func.id)
-        return node.args if getattr(function, "__name__", node.func.id) in names else []
-
     def _reaches(self, last: ast.expr, end: ast.expr) -> bool:
         """Whether `last` is at least `end` - 1."""
         if isinstance(last, ast.Name):
             value = self._once(last.id)
             return value is not None and self._reaches(value, end)
-        if greatest := self._among(last, _GREATEST):
+        if greatest := arguments(self.program, last, _GREATEST):
             return any(self._reaches(part, end) for part in greatest)
         match last:
             case ast.BinOp(stop, ast.Sub(), ast.Constant(1)) if ast.dump(stop) == ast.dump(end):

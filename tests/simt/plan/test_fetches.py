@@ -14,7 +14,7 @@ from numba import float32, njit
 from kernels.simt import cuda
 from kernels.simt.ir import memory
 
-FETCH = "_fetch_read("
+FETCH = "_fetch("
 
 
 def total_of(kernel, x: np.ndarray, grid: int, block: int) -> float:
@@ -66,8 +66,8 @@ def test_each_array_that_a_loop_reads_is_prefetched_once():
     axpy[16, 128](np.float32(2), x, y, out)
     np.testing.assert_allclose(out, 2 * x + y * x, rtol=1e-6)
     text = axpy.inspect_cpu()
-    assert text.count("_fetch_read(x,") == text.count("_fetch_read(y,") == 1
-    assert "_fetch_read(out" not in text
+    assert text.count("_fetch(x,") == text.count("_fetch(y,") == 1
+    assert "_fetch(out" not in text
 
 
 def test_the_checked_mode_does_not_prefetch():
@@ -107,7 +107,7 @@ def test_what_only_some_iterations_read_or_threads_read_apart_is_not_prefetched(
     some[2, 64](x, y, out)
     assert out[0] == 2100
     text = some.inspect_cpu()
-    assert "_fetch_read(x" in text and "_fetch_read(y" not in text
+    assert "_fetch(x" in text and "_fetch(y" not in text
 
 
 def test_only_large_arrays_and_long_strides_count_as_far():

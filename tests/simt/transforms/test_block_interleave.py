@@ -131,6 +131,69 @@ def test_a_load_that_blocks_have_in_common_is_done_once():
     assert "declare _s_total" in text and "declare _s_y" not in text
 
 
+@cuda.jit
+def without_guards(a, b, c):
+    sa = cuda.shared.array((32, 32), float32)
+    sb = cuda.shared.array((32, 32), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    total = float32(0)
+    for p in range(0, a.shape[1], 32):
+        sa[ty, tx] = a[y, p + tx]
+        sb[ty, tx] = b[p + ty, x]
+        cuda.syncthreads()
+        for q in range(32):
+            total += sa[ty, q] * sb[q, tx]
+        cuda.syncthreads()
+    c[y, x] = total
+
+
+@pytest.mark.parametrize("first", [0, 100, 1000, 2048, 4096])
+def test_a_result_may_lie_where_a_factor_does(first):
+    """A block has read all of a when it stores: no row may store while others still read."""
+    memory = np.random.default_rng(first).integers(-4, 5, 6000).astype(np.float32)
+    a, c = memory[: 32 * 64].reshape(32, 64), memory[first : first + 32 * 32].reshape(32, 32)
+    b = memory[-64 * 32 :].reshape(64, 32).copy()
+    expected = a @ b
+    without_guards[(1, 1), (32, 32)](a, b, c)
+    np.testing.assert_array_equal(c, expected)
+    assert "in each row's last iterations" in plan(without_guards)
+
+
+@cuda.jit
+def until_the_end(a, b, c):
+    """The last tile has fewer terms, so the length of the inner loop is no constant."""
+    sa = cuda.shared.array((T, T), float32)
+    sb = cuda.shared.array((T, T), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y = cuda.grid(2)
+    terms = a.shape[1]
+    total = float32(0)
+    for p in range(0, terms, T):
+        sa[ty, tx] = a[y, p + tx] if y < a.shape[0] and p + tx < terms else float32(0)
+        sb[ty, tx] = b[p + ty, x] if p + ty < terms and x < b.shape[1] else float32(0)
+        cuda.syncthreads()
+        for q in range(min(terms - p, T)):
+            total += sa[ty, q] * sb[q, tx]
+        cuda.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]:
+        c[y, x] = total
+
+
+@pytest.mark.parametrize("terms", [1, T - 1, T, T + 1, 5 * T, 16 * T, 16 * T + 3, 40 * T - 1])
+@pytest.mark.parametrize("shape", [(2 * T, 3 * T), (3 * T + 5, 2 * T + 1)])
+def test_full_tiles_and_the_last_one(terms, shape):
+    rng = np.random.default_rng(terms)
+    a = rng.integers(-4, 5, (shape[0], terms)).astype(np.float32)
+    b = rng.integers(-4, 5, (terms, shape[1])).astype(np.float32)
+    c = np.full(shape, np.nan, np.float32)
+    grid = (-(-shape[1] // T), -(-shape[0] // T))
+    until_the_end[grid, (T, T)](a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+    assert in_step(until_the_end)
+    assert "as many iterations as there can be, where terms - p >= 8" in plan(until_the_end)
+
+
 class Writer:
     """A random kernel whose blocks may share s0, and keep s1 for themselves.
 
