@@ -8,7 +8,6 @@ from functools import reduce
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
@@ -93,19 +92,30 @@ def fetch(typingctx, array, index):
 
 @intrinsic
 def apart(typingctx, one, other):
-    """Whether two arrays have no byte in common, as far as their first and last bytes tell."""
+    """Whether the memory between the first and the last element of two arrays is not the same."""
 
     def codegen(context, builder, sig, args):
-        extents = []
-        for kind, arg in zip(sig.args, args):
-            view = context.make_array(kind)(context, builder, arg)
-            shape = cgutils.unpack_tuple(builder, view.shape, kind.ndim)
-            strides = cgutils.unpack_tuple(builder, view.strides, kind.ndim)
-            given = context, builder, kind, view, shape, strides, view.data
-            extents += arrayobj.get_array_memory_extents(*given)
-        return builder.not_(arrayobj.extents_may_overlap(context, builder, *extents))
+        (first, last), (begin, end) = (
+            _extent(context, builder, context.make_array(kind)(context, builder, arg))
+            for kind, arg in zip(sig.args, args)
+        )
+        is_before = builder.icmp_unsigned("<=", last, begin)
+        return builder.or_(is_before, builder.icmp_unsigned("<=", end, first))
 
     return types.boolean(one, other), codegen
+
+
+def _extent(context, builder, view) -> tuple[ir.Value, ir.Value]:
+    """The addresses where the elements of an array begin and end."""
+    start = builder.ptrtoint(view.data, context.get_value_type(types.intp))
+    first, last, zero = start, builder.add(start, view.itemsize), start.type(0)
+    dims = (cgutils.unpack_tuple(builder, part) for part in (view.shape, view.strides))
+    for size, stride in zip(*dims):
+        reach = builder.mul(builder.sub(size, size.type(1)), stride)
+        forward = builder.icmp_signed(">", reach, zero)
+        first = builder.add(first, builder.select(forward, zero, reach))
+        last = builder.add(last, builder.select(forward, reach, zero))
+    return first, last
 
 
 @intrinsic

@@ -7,10 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from numba import float32, float64, int64
+from numba import float32, float64, int64, njit
 
 from kernels.simt import cuda
 from kernels.simt.interpreter import interpreter
+from kernels.simt.ir import memory as memory_functions
 from kernels.support import thread_pool
 from tests.simt.plans import plan
 
@@ -158,6 +159,22 @@ def test_a_result_may_lie_where_a_factor_does(first):
     without_guards[(1, 1), (32, 32)](a, b, c)
     np.testing.assert_array_equal(c, expected)
     assert "in each row's last iterations" in plan(without_guards)
+
+
+def views(rng, memory):
+    """Two views that may share memory: whole ones, with steps, backwards, transposed."""
+    for _ in range(2):
+        first, rows, columns = rng.integers(0, 3000), *rng.integers(1, 30, 2)
+        view = memory[first : first + rows * columns].reshape(rows, columns)
+        yield (view, view[::-1], view[:, ::2], view.T)[rng.integers(4)]
+
+
+def test_whether_arrays_are_apart():
+    rng, memory = np.random.default_rng(FIRST), np.zeros(4000, np.float32)
+    are_apart = njit(lambda a, b: memory_functions.apart(a, b))
+    for _ in range(500):
+        a, b = views(rng, memory)
+        assert are_apart(a, b) == (not np.may_share_memory(a, b))
 
 
 @cuda.jit
