@@ -68,7 +68,8 @@ class Watch:
         self._same: list[tuple[Callable, Any, Any]] = []  # others: the same object
         self._cells: list[tuple[CellType, Any]] = []
         self._lists: list[tuple[Any, tuple]] = []
-        self._lengths: list[tuple[Any, int]] = []
+        self._sized: list[Any] = []  # dictionaries, and how many entries each has
+        self._lengths: list[int] = []
         self._arrays: list[tuple[np.ndarray, bytes]] = []
         self._random = _random_state()
         self._names = {"forward"}  # in the code that is reached
@@ -93,9 +94,8 @@ class Watch:
             now = _contents(cell)
             if now is not value and not _alike(now, value):
                 return "a variable of an enclosing function"
-        for container, length in self._lengths:
-            if len(container) != length:
-                return "the length of a dictionary"
+        if list(map(len, self._sized)) != self._lengths:
+            return "the length of a dictionary"
         for items, before in self._lists:
             if len(items) != len(before) or not all(map(_alike, items, before)):
                 return "a list"
@@ -130,6 +130,10 @@ class Watch:
         elif not (_is_library(value) and isinstance(value, (FunctionType, type, ModuleType))):
             self._same.append((get, name, value))
         self._visit(value, depth + 1)
+
+    def _length(self, entries: Mapping) -> None:
+        self._sized.append(entries)
+        self._lengths.append(len(entries))
 
     def _visit(self, value: Any, depth: int) -> None:
         if type(value) in _PLAIN or id(value) in self._seen or depth > _DEPTH:
@@ -208,13 +212,13 @@ class Watch:
                 self._code(constant, variables, depth)
 
     def _module(self, module: Module, depth: int) -> None:
-        self._lengths.append((module.__dict__, len(module.__dict__)))
+        self._length(module.__dict__)
         for name, value in module.__dict__.items():
             if name in ("_parameters", "_buffers", "_modules"):
                 for key, item in value.items():
                     self._same.append((value.get, key, item))
                     self._visit(item, depth)  # the depth of a network is not limited
-                self._lengths.append((value, len(value)))
+                self._length(value)
             elif name.endswith("_hooks"):
                 self._container(value, depth)
             elif not name.startswith("_") or type(value) in _PLAIN:
@@ -225,7 +229,7 @@ class Watch:
         if len(value) > _MOST:
             self._cannot(f"a {type(value).__name__} of {len(value)} entries")
         elif isinstance(value, dict):
-            self._lengths.append((value, len(value)))
+            self._length(value)
             for key, item in value.items():
                 self._entry(value.get, key, item, depth)
         else:
@@ -245,7 +249,7 @@ class Watch:
             self._visit(getattr(value, "__wrapped__", None), depth)  # a compiled function
             return
         if hasattr(value, "__dict__"):
-            self._lengths.append((value.__dict__, len(value.__dict__)))
+            self._length(value.__dict__)
             self._spaces.append((value.__dict__, depth))
         for kind in type(value).__mro__:
             slots = kind.__dict__.get("__slots__", ())
