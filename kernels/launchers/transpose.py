@@ -37,7 +37,7 @@ VERSIONS = {
 BY_SHAPE = {"few": "up to 8 rows or columns: a thread moves one element of each"}
 _BY_PART = {"rows": "each part as columns of the result, a block per tile"}
 CONCAT = {
-    "numba": _BY_PART,
+    "numba": {**_BY_PART, "four": "four parts of one width in a launch, others as in rows"},
     "cupy": {**_BY_PART, "parts": "up to four parts in a launch, in the order of the result"},
 }
 TILE = 32
@@ -260,7 +260,9 @@ def _plan_concat(dialect: Dialect, arrays: Sequence, axis: int, version: str | N
     fast = "parts" in CONCAT[dialect.name] and rows * total <= copies.MAX_INDEX
     if (version or ("parts" if on_gpu(first) and fast else "rows")) == "parts":
         return _several_at_once(dialect, dtype, shape, rows, total, parts)
-    return _one_by_one(dialect, dtype, shape, rows, total, parts, on_gpu(first))
+    fours = version != "rows" and "four" in CONCAT[dialect.name]
+    groups = _fours(parts) if fours else [[part] for part in parts]
+    return _in_columns(dialect, dtype, shape, rows, total, groups, on_gpu(first))
 
 
 class Part(NamedTuple):
@@ -273,29 +275,52 @@ class Part(NamedTuple):
     columns: tuple
 
 
-def _one_by_one(
-    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, parts: list, gpu: bool
+def _fours(parts: list[Part]) -> list[list[Part]]:
+    """The parts in groups of four of one width; other parts alone."""
+    groups: list[list[Part]] = []
+    while parts:
+        same = len(parts) >= 4 and len({part.width for part in parts[:4]}) == 1
+        count = 4 if same else 1
+        groups.append(parts[:count])
+        parts = parts[count:]
+    return groups
+
+
+def _in_columns(
+    dialect: Dialect, dtype, shape: tuple[int, ...], rows: int, total: int, groups: list, gpu: bool
 ) -> Callable:
+    """Each group of parts as columns of the result, in a launch."""
     calls = []
-    for part in parts:
-        block = _gpu_part(part.width) if gpu else _cpu_part(part.width)
-        grid = ceil_div(part.width, block[0]) * ceil_div(rows, block[1])
-        kernel = dialect.transpose.concat_kernel(dtype)
-        calls.append((launcher("concat", "rows", kernel, grid, block), *part))
+    for group in groups:
+        width, start = group[0].width, group[0].start
+        block = _gpu_part(width) if gpu else _cpu_part(width)
+        grid = ceil_div(width, block[0]) * ceil_div(rows, block[1])
+        four = len(group) == 4
+        kernel = dialect.transpose.four_kernel if four else dialect.transpose.concat_kernel
+        call = launcher("concat", "four" if four else "rows", kernel(dtype), grid, block)
+        calls.append((call, group, width, start))
 
     def run(arrays):
         out = empty(shape, dtype, arrays[0])
         flat = out.ravel()
-        for call, i, width, start, columns in calls:
-            x = arrays[i]
-            if not (x.flags.c_contiguous or is_dense(x)):  # a part of another array
-                pointwise(dialect, _COPY, x, dtype=dtype, out=out[columns])
+        for call, group, width, start in calls:
+            given = [_whole(dialect, arrays[part.array]) for part in group]
+            if all(x is not None for x in given):
+                call(*given, flat, rows, width, total, start)
                 continue
-            x = x if x.flags.c_contiguous else copy(dialect, x)
-            call(x.ravel(), flat, rows, width, total, start)
+            for part in group:
+                x = arrays[part.array]
+                pointwise(dialect, _COPY, x, dtype=dtype, out=out[part.columns])
         return out
 
     return run
+
+
+def _whole(dialect: Dialect, x: np.ndarray) -> np.ndarray | None:
+    """The elements of x in order, as one row; None for a part of another array."""
+    if x.flags.c_contiguous:
+        return x.ravel()
+    return copy(dialect, x).ravel() if is_dense(x) else None
 
 
 def _several_at_once(
@@ -447,7 +472,7 @@ def _cases(rng, versions):
     yield "copy", (normal(rng, (9, 8, 7))[::2, ::-1],), {}, 1
     yield "cast", (np.abs(normal(rng, 257)) * 9, np.dtype(np.int64)), {}, 1
     for version in versions("concat"):
-        arrays = [normal(rng, (3, 33)), normal(rng, (3, 5))]
+        arrays = [normal(rng, (3, n)) for n in (5, 33, 33, 33, 33, 5)]
         yield "concat", (arrays, 1), {"version": version}, 1
 
 
@@ -457,7 +482,7 @@ def _compiled(versions):
     for shape in ((3, 4, 43), (3, 43, 4)):
         yield "transpose", (ones(*shape), (0, 2, 1)), {"version": "few"}
     for version in versions("concat"):
-        yield "concat", ([ones(29, 43), ones(29, 11)], 1), {"version": version}
+        yield "concat", ([ones(29, n) for n in (43, 43, 43, 43, 11)], 1), {"version": version}
     for mode in copies.MODES:
         yield "pad", (ones(5, 3, 43), _BORDERS, mode), {}
     for lower in (True, False):
@@ -479,7 +504,7 @@ FAMILY = Family(
         Operation(
             concat,
             _cost_of_concat,
-            lambda version: (([floats(9, 40), floats(9, 30)], 1), {}),
+            lambda version: (([floats(9, n) for n in (40, 40, 40, 40, 30)], 1), {}),
             dialects=CONCAT,
         ),
         Operation(

@@ -128,3 +128,21 @@ def concat_kernel(dtype: np.dtype) -> Callable:
             out[row * total + start + j] = x[row * width + j]
 
     return cuda.jit(signature(array(dtype), array(dtype), *["int64"] * 4))(concat_rows)
+
+
+@functools.cache
+def four_kernel(dtype: np.dtype) -> Callable:
+    """kernel(a, b, c, d, out, rows, width, total, start): as `concat_kernel`, for four parts."""
+
+    def concat_four(a, b, c, d, out, rows, width, total, start):
+        tiles = (width + cuda.blockDim.x - 1) // cuda.blockDim.x
+        row = cuda.blockIdx.x // tiles * cuda.blockDim.y + cuda.threadIdx.y
+        j = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
+        if row < rows and j < width:
+            at, i = row * total + start + j, row * width + j
+            out[at] = a[i]
+            out[at + width] = b[i]
+            out[at + 2 * width] = c[i]
+            out[at + 3 * width] = d[i]
+
+    return cuda.jit(signature(*[array(dtype)] * 5, *["int64"] * 4))(concat_four)

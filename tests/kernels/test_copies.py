@@ -125,6 +125,24 @@ def test_concat_of_parts_of_arrays(device, rng):
     check("concat", [x[..., 2:], x, x[..., ::-2]], 2, device=device)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_four_parts_of_one_width_are_one_launch(axis, device, rng):
+    """Also between others, and where one of the four is a part of another array."""
+    for widths, launches in (([5] * 4, "f"), ([3, *[7] * 9], "rffr"), ([2, 2, 2, 3, 3], "rrrrr")):
+        parts = [normal(rng, (*(3, 4, 33)[:axis], n, *(3, 4, 33)[axis + 1 :])) for n in widths]
+        trace = dispatch.Trace()
+        with dispatch.tracing(trace):
+            check("concat", parts, axis, device=device)
+        counts = {version: count for (_, version), (count, _) in trace.rows.items()}
+        assert counts.get("four", 0) == launches.count("f")
+        assert counts.get("rows", 0) == launches.count("r")
+        every_second = (slice(None),) * axis + (slice(None, None, 2),)
+        parts[1] = np.repeat(parts[1], 2, axis)[every_second]
+        check("concat", parts, axis, device=device)
+        fourth = normal(rng, parts[0].shape[::-1]).T
+        check("concat", [fourth, *parts[1:]], axis, device=device)
+
+
 def test_concat_dtypes_and_errors(device, rng):
     x = rng.integers(0, 9, (3, 4))
     check("concat", [x, x], 0, device=device)
