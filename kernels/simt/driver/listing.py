@@ -302,7 +302,7 @@ def _interleaved_item(item: Item, plan: BlockPlan) -> Lines:
                 yield f"{_INDENT}without own tiles where {_checks(item.checks)}:"
             inner = _INDENT + _INDENT * bool(item.checks)
             if item.full is not None:
-                yield f"{inner}# as many iterations as there can be, where {text(item.full)}"
+                yield f"{inner}# as many iterations as there can be, where {text(item.full.test)}"
             yield from _items(item.at_once, inner, plan)
             if item.one_by_one:
                 yield f"{_INDENT}other iterations, one by one:"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 
 from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.rows import RowPrinter
@@ -100,7 +99,7 @@ class TileLoopPrinter:
         """What a block does with tiles that are filled, row by row; one by one at the edges."""
         loop, line, block = self.loop, self.line, self.block
         if loop.full is not None:
-            self._count("_full", self.printer.expressions.text(loop.full))
+            self._count("_full", self.printer.expressions.text(loop.full.test))
         in_rows = " and ".join(["_is_last", *loop.final_checks]) if loop.final_rows else "False"
         if not loop.checks:
             line(f"_in_rows = {in_rows}")
@@ -147,12 +146,13 @@ class TileLoopPrinter:
                 self.printer.write([item])
 
     def _tiles_of_row(self, version: RowVersion, count: str) -> None:
-        items, begin = version.items, "0"
-        if self.loop.full is not None:
-            begin = f"_min(_full, {count})"
-            self._tiles_from_to("0", begin, version, self.loop.full_items)
-            items = [replace(item, hint=None) for item in items]  # few iterations: no copies
-        self._tiles_from_to(begin, count, version, items)
+        full = self.loop.full
+        if full is None:
+            self._tiles_from_to("0", count, version, version.items)
+        else:
+            end = f"_min(_full, {count})"
+            self._tiles_from_to("0", end, version, [full.whole])
+            self._tiles_from_to(end, count, version, [full.part])
 
     def _tiles_from_to(self, begin: str, end: str, version: RowVersion, items: list[Item]) -> None:
         with self.block(f"for _w in range({begin}, {end}):"):

@@ -18,10 +18,10 @@ from kernels.simt.analysis.ranges import Ranges
 from kernels.simt.ir.nodes import Unsigned, clone
 from kernels.simt.ir.program import Program
 from kernels.simt.plan.layout import is_checked_element
-from kernels.simt.plan.parts import CollectivePlan, Inputs, RegionPlan, RowVersion
+from kernels.simt.plan.parts import CollectivePlan, FullTiles, Inputs, RegionPlan, RowVersion
 from kernels.simt.transforms.fission import Item, Region
 
-_HOLDERS = Item | Inputs | RegionPlan | RowVersion | CollectivePlan
+_HOLDERS = Item | Inputs | RegionPlan | RowVersion | CollectivePlan | FullTiles
 
 
 def mark_unsigned(

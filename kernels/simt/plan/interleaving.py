@@ -20,7 +20,14 @@ from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import BLOCK, GRID, call, clone, names, statements
 from kernels.simt.ir.program import ArrayDecl, Interleaving
 from kernels.simt.plan.layout import Layout, spill_arrays
-from kernels.simt.plan.parts import EachBlock, FirstBlock, InterleavingPlan, RowVersion, TileLoop
+from kernels.simt.plan.parts import (
+    EachBlock,
+    FirstBlock,
+    FullTiles,
+    InterleavingPlan,
+    RowVersion,
+    TileLoop,
+)
 from kernels.simt.plan.regions import RegionPlanner, StoredRows, Versions
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.block_interleave import (
@@ -248,7 +255,7 @@ class Interleaver:
         if not isinstance(region, Region) or region.mask or not region.body:
             return None
         versions = self.regions.versions[region]
-        plan = (versions.rows or versions.each_thread).plan
+        plan = _inside(versions).plan
         keeps = set(self.layout.private)
         others = set(self.program.arrays) | set(self.program.params)
         written = exposure(region.body, set(self.facts.defs))[1]
@@ -289,21 +296,24 @@ class Interleaver:
         disjoint = [f"{apart}({a}, {b})" for a in sorted(stored) for b in sorted(read)]
         return [*self.regions.versions[final].checks, *disjoint]
 
-    def _full(self, loop: BlockFor, at_once: Region) -> tuple[ast.expr | None, list[Item]]:
-        """When a row's loop over `range(min(32, rest))` has all of its 32 iterations, and the same
-        with a constant length: then a row keeps its sums in registers from tile to tile."""
+    def _full(self, loop: BlockFor, at_once: Region) -> FullTiles | None:
+        """Where a row's loop over `range(min(32, rest))` has all of its 32 iterations."""
         rows = self.regions.versions[at_once].rows
-        items = row_version(self.regions, self.layout, rows, None).items
-        if len(items) != 1 or not isinstance(items[0], BlockFor) or len(items[0].iter.args) != 1:
-            return None, []
-        parts = arguments(self.program, items[0].iter.args[0], LEAST)
-        lengths = [part for part in parts if constant(part) is not None]
+        assert rows is not None
+        match row_version(self.regions, self.layout, rows, None).items:
+            case [BlockFor(iter=ast.Call(args=[ast.Call() as length])) as inner]:
+                pass
+            case _:
+                return None
+        parts = arguments(self.program, length, LEAST)
+        most = [part for part in parts if constant(part) is not None]
+        rest = [part for part in parts if part not in most]
         known = {loop.target, *BLOCK, *GRID, *self.facts.scalars, *self.program.params}
-        rest = [part for part in parts if part not in lengths]
-        if len(lengths) != 1 or len(rest) != 1 or not names(rest[0]) <= known:
-            return None, []
-        full = ast.Compare(rest[0], [ast.GtE()], lengths)
-        return full, [replace(items[0], iter=call("range", lengths[0]))]
+        if len(most) != 1 or len(rest) != 1 or not names(rest[0]) <= known:
+            return None
+        full = ast.Compare(rest[0], [ast.GtE()], most)
+        whole, part = replace(inner, iter=call("range", most[0])), replace(inner, hint=None)
+        return FullTiles(full, whole, part)
 
     # -- the block's program ---------------------------------------------------------------
 
@@ -340,7 +350,6 @@ class Interleaver:
         at_once, one_by_one = ([tiles.directly], rest) if tiles.checks else (rest, [])
         row_by_row = next(item for item in at_once if isinstance(item, Region))
         final = self._final(tiles)
-        full, full_items = self._full(loop, row_by_row)
         return TileLoop(
             loop.line,
             None,
@@ -352,8 +361,7 @@ class Interleaver:
             common=sorted(self.common),
             fills=[FirstBlock(fill.line, None, fill) for fill in tiles.fills],
             at_once=at_once,
-            full=full,
-            full_items=full_items,
+            full=self._full(loop, row_by_row),
             initial=tiles.initial,
             initial_rows=self._row_version(tiles.initial),
             after=tiles.after,
@@ -373,7 +381,9 @@ class Interleaver:
 
 def _inside(versions: Versions) -> StoredRows:
     """The version for blocks of which no thread is at an edge."""
-    return versions.guard_free or versions.rows or versions.each_thread
+    found = versions.guard_free or versions.rows or versions.each_thread
+    assert found is not None
+    return found
 
 
 def _inner_items(item: Item) -> dict[str, list[Item]]:

@@ -21,6 +21,7 @@ from kernels.simt.ir.nodes import call, load, names
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.stubs import WARP_SIZE
 from kernels.simt.transforms.fission import (
+    BlockFor,
     CollectivePoint,
     Item,
     MaskIf,
@@ -227,6 +228,18 @@ class FirstBlock(Item):
     region: Region
 
 
+@dataclass
+class FullTiles:
+    """Iterations, those where `test` holds, in which a row's loop has a constant length: it is
+    `whole` there, and `part` elsewhere. Only then a row's sums stay in registers from one iteration
+    to the next.
+    """
+
+    test: ast.expr
+    whole: BlockFor
+    part: BlockFor
+
+
 @dataclass(eq=False)
 class TileLoop(Item):
     """The loop over tiles, of which `count` iterations are filled at once, each its own copy of
@@ -241,8 +254,7 @@ class TileLoop(Item):
     common: list[str]
     fills: list[FirstBlock]
     at_once: list[Item]  # what a block does in several iterations, row by row
-    full: ast.expr | None  # where this holds, each row does `full_items`, which are as long
-    full_items: list[Item]  # in every iteration
+    full: FullTiles | None  # of `at_once`
     initial: Region | None  # sets what threads start with, right before the loop
     initial_rows: RowVersion | None  # the same as part of the first iteration of each row
     after: list[Item]  # what a block does right after the loop, while accumulators are at hand
