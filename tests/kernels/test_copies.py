@@ -130,8 +130,7 @@ def test_four_parts_of_one_width_are_one_launch(axis, device, rng):
     """Also between others, and where one of the four is a part of another array."""
     for widths, launches in (([5] * 4, "f"), ([3, *[7] * 9], "rffr"), ([2, 2, 2, 3, 3], "rrrrr")):
         parts = [normal(rng, (*(3, 4, 33)[:axis], n, *(3, 4, 33)[axis + 1 :])) for n in widths]
-        trace = dispatch.Trace()
-        with dispatch.tracing(trace):
+        with dispatch.trace() as trace:
             check("concat", parts, axis, device=device)
         counts = {version: count for (_, version), (count, _) in trace.rows.items()}
         assert counts.get("four", 0) == launches.count("f")
