@@ -280,6 +280,8 @@ class Interleaver:
             plan.rows > 1
             or plan.lanes < self.program.block[0]
             or names_in(region) & (self.own | self.common)
+            or not _stored(region)
+            <= {*self.layout.private, *self.program.given}  # or views of them
             or any(isinstance(stmt, ast.Expr | ast.Raise) for stmt in statements(region.body))
         ):
             return None
@@ -290,8 +292,9 @@ class Interleaver:
         the rows that come later."""
         if final is None:
             return []
-        stored = _stored(final) & set(self.program.params)
-        read = names_in(at_once) & set(self.program.given)
+        given = set(self.program.given)
+        stored = _stored(final) & given
+        read = (given - stored) | (names_in(at_once) & given)  # also through views
         apart = self.program.extern(memory.apart, "apart")
         disjoint = [f"{apart}({a}, {b})" for a in sorted(stored) for b in sorted(read)]
         return [*self.regions.versions[final].checks, *disjoint]
