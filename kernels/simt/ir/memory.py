@@ -92,7 +92,7 @@ def fetch(typingctx, array, index):
 
 @intrinsic
 def apart(typingctx, one, other):
-    """Whether the memory between the first and the last element of two arrays is not the same."""
+    """Whether no byte lies between the first and the last element of both arrays."""
 
     def codegen(context, builder, sig, args):
         (first, last), (begin, end) = (
