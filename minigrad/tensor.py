@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from minigrad import dlpack, dtypes, layouts
+from minigrad import autograd, dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
@@ -449,9 +449,7 @@ class Tensor(Methods):
         create_graph). create_graph: record the computation of the gradient, for higher derivatives.
         inputs: the only tensors whose `.grad` is to be added to (default: all leaves).
         """
-        from minigrad.autograd.engine import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        autograd.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     # --- conversions ---
 
@@ -572,7 +570,7 @@ class Tensor(Methods):
     def __iter__(self) -> Iterator[Tensor]:
         if self._array.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter([self[i] for i in range(self._array.shape[0])])
+        return iter(self.unbind(0))
 
     def __reversed__(self) -> Tensor:
         return self.flip(0) if self._array.ndim else self

@@ -7,8 +7,9 @@ popped, all gradients that flow into it have been added. It needs no recursion a
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -17,9 +18,9 @@ import numpy as np
 from kernels import dispatch
 from kernels.pointwise import TABLE
 from kernels.support import forks
-from minigrad.autograd import anomaly_mode
+from minigrad.autograd.anomaly_mode import watched
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import mode, sparse_gradients, unusual
+from minigrad.autograd.mode import inferred, mode, sparse_gradients, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
@@ -29,6 +30,7 @@ from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
 _ADD = TABLE["add"]
+_ADD_INTO = dispatch.named("into", _ADD)  # as `kernels.launchers.relaunch` knows it
 _adding = forks.rlock()  # threads may add to one gradient
 
 
@@ -86,43 +88,45 @@ class Pass:
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
         """Run every node that has a gradient, from those of the outputs `tensors`."""
         self.outputs, mode.running = tensors, self
-        arrived: list[tuple] = []
+        edges: list[tuple] = []
         for tensor, grad in zip(tensors, gradients):
             self.handed_out.add(id(grad._array))
             node = tensor._node
-            arrived.append((((tensor if node is None else node), tensor._index), grad))
-        self.add(arrived)
-        heap, pending, add = self.heap, self.pending, self.add
-        watched = anomaly_mode.watched if mode.anomaly else None
+            edges.append(((tensor if node is None else node), tensor._index))
+        self.add(edges, gradients)
+        heap, pending, add, uses, keep = self.heap, self.pending, self.add, self.uses, self.keep
+        plain = self.wanted is None and not mode.anomaly and not Found.several
         while heap:
             node = heappop(heap)[1]
             grads = pending.pop(node)
-            if node.hooks or node.retained:
-                self._observe(node, grads)
-            if self.wanted is not None and not self._capture(node, grads):
+            if plain and node.hooks is None and node.retained is None:
+                results = node.backward(grads)
+            elif (results := self._run(node, grads)) is None:
                 continue
-            given = tuple(grads) if node.hooks and AFTER in node.hooks else None
-            if not Found.several:
-                results = node.backward(grads) if watched is None else watched(node, grads)
-            else:
-                with current.of([g._array for g in grads if g is not None]):
-                    results = node.backward(grads) if watched is None else watched(node, grads)
             del grads
-            if given is not None:
-                results = self._after(node, results, given)
-            if not self.keep:
+            if not keep:
                 node.release()
-            edges = node.edges
-            if len(results) != len(edges):
-                raise ValueError(f"{node}: {len(results)} gradients of {len(edges)} inputs")
-            add(zip(edges, results))
-            if self.uses:
+            add(node.edges, results)
+            if uses:
                 self._used(node)
 
-    def add(self, arrived: Iterable[tuple]) -> None:
-        """Add contributions to the gradients of outputs of nodes, or of leaves: (edge, gradient)
-        pairs, of which either may be None."""
-        for edge, grad in arrived:
+    def _run(self, node: Node, grads: list) -> Sequence[Tensor | None] | None:
+        """Run a node with all that programs may have asked for; None if it need not run."""
+        if node.hooks or node.retained:
+            self._observe(node, grads)
+        if self.wanted is not None and not self._capture(node, grads):
+            return None
+        given = tuple(grads) if node.hooks and AFTER in node.hooks else None
+        with current.of([g._array for g in grads if g is not None]):
+            run = node.backward if not mode.anomaly else functools.partial(watched, node)
+            results = run(grads)
+        return results if given is None else self._after(node, results, given)
+
+    def add(self, edges: Sequence[tuple | None], grads: Sequence[Tensor | None]) -> None:
+        """Add contributions to the gradients of outputs of nodes, or of leaves: one for each edge,
+        of which either may be None."""
+        pending = self.pending
+        for edge, grad in zip(edges, grads):
             if edge is None or grad is None:
                 continue
             target, index = edge
@@ -134,26 +138,25 @@ class Pass:
                     continue
                 array = grad._array
             if isinstance(target, Node):
-                if self.needed is not None and target not in self.needed:
-                    continue
-                outs = target.outs
-                grads = self.pending.get(target)
-                if grads is None:
-                    self.pending[target] = grads = [None] * len(outs)
+                outs, sums = target.outs, pending.get(target)
+                if sums is None:
+                    if self.needed is not None and target not in self.needed:
+                        continue
+                    pending[target] = sums = [None] * len(outs)
                     heappush(self.heap, (-target.number, target))
-                shape, dtype = outs[index]
-                if array.dtype is not dtype or array.shape != shape:
-                    grad = fit(grad, shape, dtype)
-                other = grads[index]
-                grads[index] = grad if other is None else self._sum(other, grad)
-            elif self.wanted is None or id(target) in self.wanted:
-                leaf = target._array
+                if (array.shape, array.dtype) != outs[index]:
+                    grad = fit(grad, *outs[index])
+                other = sums[index]
+                sums[index] = grad if other is None else self._sum(other, grad)
+                continue
+            key = id(target)
+            if self.wanted is None or key in self.wanted:
+                leaf, entry = target._array, self.leaves.get(key)
                 if array.dtype is not leaf.dtype or array.shape != leaf.shape:
                     grad = fit(grad, leaf.shape, leaf.dtype)
-                entry = self.leaves.get(id(target))
                 if entry is not None:
                     grad = self._sum(entry[1], grad)
-                self.leaves[id(target)] = (target, grad)
+                self.leaves[key] = (target, grad)
 
     def _of_sparse(self, target: Any, grad: Tensor) -> Tensor | None:
         """A sparse gradient of a leaf is kept, and None returned; what else needs it gets the dense
@@ -268,7 +271,7 @@ class Pass:
                 tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:
                 tensor._grad = tensor._grad + grad
-            else:
+            elif not _added(tensor._grad, grad):
                 tensor._grad.add_(grad)
 
     def _store_sparse(self) -> None:
@@ -322,6 +325,19 @@ class Pass:
             observer.end()
         for leaf in self.delivered:
             _run_accumulate_hooks(leaf)
+
+
+def _added(target: Tensor, grad: Tensor) -> bool:
+    """target += grad, by a remembered launch; False where that is not simply possible."""
+    into, other = target._array, grad._array
+    owned = type(into) is np.ndarray and into.base is None and other.base is None
+    if not owned or into is other or not into.flags.writeable or inferred or mode.recorder:
+        return False
+    active = dispatch.active
+    if dispatch.relaunch(dispatch.tracer, active, _ADD_INTO, into, into, other) is None:
+        return False
+    target._counter[0] += 1
+    return True
 
 
 def _run_accumulate_hooks(leaf: Tensor) -> None:
@@ -415,7 +431,9 @@ def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:
 
 def as_tuple(tensors: Any) -> tuple:
     """One or several tensors; those that edges stand for, too."""
-    given = (tensors,) if isinstance(tensors, Tensor | GradientEdge) else tuple(tensors)
+    if isinstance(tensors, Tensor):
+        return (tensors,)
+    given = (tensors,) if isinstance(tensors, GradientEdge) else tuple(tensors)
     return tuple([_at(t) if isinstance(t, GradientEdge) else t for t in given])
 
 

@@ -11,30 +11,43 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable)
 
 
+# Not empty once an `_Unusual` attribute has been set: until then, each operation saves looking at
+# four attributes of its thread
+unusual: list[bool] = []
+
+
+class _Unusual:
+    """An attribute of the mode that few programs set."""
+
+    def __init__(self, default: Any) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, mode: _Mode, owner: type) -> Any:
+        return vars(mode).get(self.name, self.default)
+
+    def __set__(self, mode: _Mode, value: Any) -> None:
+        unusual[:] = (True,)
+        vars(mode)[self.name] = value
+
+
 class _Mode(threading.local):
     enabled = True
     inference = False
-    anomaly = False  # whether nodes remember where they were made
+    anomaly: Any = _Unusual(False)  # whether nodes remember where they were made
     check_nan = True  # and whether backward passes then search for NaN
-    saved_hooks: tuple = ()  # of `autograd.graph.saved_tensors_hooks`, the innermost last
+    # of `autograd.graph.saved_tensors_hooks`, the innermost last
+    saved_hooks: Any = _Unusual(())
     hooks_refused: str | None = None  # why there must be none
-    autocast: Any = None  # what the blocks of `amp.autocast` in force cast, or None
+    autocast: Any = _Unusual(None)  # what the blocks of `amp.autocast` in force cast, or None
     running: Any = None  # the backward pass, an `engine.Pass`
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
-    observer: Any = None
+    observer: Any = _Unusual(None)
     attention = frozenset({"math", "fused"})  # the ways that attention may take: `sdpa_kernel`
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _UNUSUAL:
-            unusual[:] = (True,)
-        super().__setattr__(name, value)
-
-
-# Not empty once one of these has been set: until then, each operation saves looking at four
-# attributes of its thread
-unusual: list[bool] = []
-_UNUSUAL = frozenset({"anomaly", "saved_hooks", "autocast", "observer"})
 
 mode = _Mode()
 

@@ -24,7 +24,7 @@ from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 next_number = count().__next__
-_new: Callable[[type], Any] = object.__new__
+new_node: Callable[[type], Any] = object.__new__
 
 USED_TWICE = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -100,6 +100,23 @@ class Node:
         if not packed:
             return saved
         return tuple([t.tensor() if type(t) is Packed else t for t in saved])
+
+    def arrays(self) -> list:
+        """The arrays of the saved tensors, and what else was saved, as `unpack`."""
+        saved = self.saved
+        if saved is None:
+            raise RuntimeError(USED_TWICE)
+        arrays: list[Any] = []
+        for value, version in zip(saved, self.versions):
+            if isinstance(value, Tensor):
+                if value._counter[0] != version:
+                    raise RuntimeError(_changed_in_place(value, version))
+                arrays.append(value._array)
+            elif type(value) is Packed:
+                return [v._array if isinstance(v, Tensor) else v for v in self.unpack()]
+            else:
+                arrays.append(value)
+        return arrays
 
     def release(self) -> None:
         """Free the saved tensors; a node without any can run again."""
@@ -258,11 +275,6 @@ def edge(tensor: Tensor) -> tuple | None:
 def edges_of(inputs: Sequence) -> tuple | None:
     """The edges of a node with these inputs (what is no tensor has none); None if no input requires
     a gradient."""
-    for t in inputs:
-        if isinstance(t, Tensor) and (t._requires_grad or t._view is not None):
-            break
-    else:
-        return None
     edges: list[tuple | None] = []
     found = False
     for t in inputs:
@@ -324,7 +336,7 @@ class OpNode(Node):
     op: Any
     attrs: dict[str, Any]
     outputs: tuple[int, ...]
-    shapes: tuple | None
+    shapes: Sequence | None
 
     @property
     def needs(self) -> tuple[bool, ...]:
@@ -344,7 +356,10 @@ class OpNode(Node):
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         attrs = self.attrs
-        return self.op.vjp(self, grads[0], **attrs) if attrs else self.op.vjp(self, grads[0])
+        results = self.op.vjp(self, grads[0], **attrs) if attrs else self.op.vjp(self, grads[0])
+        if len(results) != len(self.edges):
+            raise ValueError(f"{self}: {len(results)} gradients of {len(self.edges)} inputs")
+        return results
 
 
 @functools.cache
@@ -378,34 +393,20 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     return tensor
 
 
-def record(
-    kind: type[OpNode],
-    op: Any,
-    edges: tuple,
-    attrs: dict,
-    outputs: tuple[Tensor, ...],
-    saved: tuple,
-    saved_outputs: tuple[int, ...],
-    shapes: tuple | None = None,
-) -> Any:
-    """Add a call of an operation to the graph: output 0 becomes the output of a new node,
-    which is returned.
+def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple[Tensor, ...]) -> None:
+    """Add a call of an operation to the graph: output 0, a new tensor, becomes that of `node`, made
+    by `new_node`, which has what `OpNode` adds to `Node`.
 
-    kind: the class of the node. edges: of its inputs (`edges_of`). saved: the inputs to save for
-    `vjp`. saved_outputs: numbers of the outputs to save after them.
+    edges: of its inputs (`edges_of`). saved: the inputs to save for `vjp`; the outputs that
+    `node.outputs` names are saved after them.
     """
     first = outputs[0]
     array = first._array
-    node = _new(kind)  # as `Node.__init__` does, in less time
-    node.edges = edges
+    node.edges = edges  # from here on as `Node.__init__` does, in less time
     node.outs = ((array.shape, array.dtype),)
     node.number = next_number()
     node.hooks = node.retained = None
-    node.op = op
-    node.attrs = attrs
-    node.outputs = saved_outputs
-    node.shapes = shapes
-    for i in saved_outputs:
+    for i in node.outputs:
         saved += (alias(outputs[i]),)
     versions = []  # a loop: in Python 3.11 a comprehension is a call
     for t in saved:
@@ -418,12 +419,10 @@ def record(
         if mode.anomaly:
             remember(node)
         if mode.saved_hooks and saved:
-            place = len(saved) - len(saved_outputs)
-            node.save(saved, {place + saved_outputs.index(0): 0} if 0 in saved_outputs else None)
+            place = len(saved) - len(node.outputs)
+            node.save(saved, {place + node.outputs.index(0): 0} if 0 in node.outputs else None)
     first._requires_grad = True
     first._node = node
-    first._index = 0
-    return node
 
 
 @functools.lru_cache(4096)
@@ -537,4 +536,6 @@ class Op:
             shapes.append(None if t is None else t._array.shape)
         if cls.node is None:
             cls.node = named(OpNode, cls.grad_name)
-        record(cls.node, cls, edges, attrs, outputs, saved, cls.saves_outputs, tuple(shapes))
+        node = new_node(cls.node)
+        node.op, node.attrs, node.outputs, node.shapes = cls, attrs, cls.saves_outputs, shapes
+        record(node, edges, saved, outputs)

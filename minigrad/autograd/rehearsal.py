@@ -209,7 +209,7 @@ def _run_backward(nodes: set) -> None:
     for node in sorted(nodes, key=lambda node: -node.number):
         grads = work.pending.get(node) or [wrap(np.empty(*out)) for out in node.outs]
         with _only_known():
-            work.add(zip(node.edges, node.backward(grads)))
+            work.add(node.edges, node.backward(grads))
 
 
 ahead.begin, ahead.may_begin = _begin, _may_begin

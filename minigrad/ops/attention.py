@@ -80,13 +80,13 @@ def _recorded_gradients(
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> None:
-    of_q, of_k, of_v = (x._array.shape for x in (q, k, v))
+    of_q, of_k, of_v = q._array.shape, k._array.shape, v._array.shape
     if min(len(of_q), len(of_k), len(of_v)) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{q.ndim} key.dim: {k.ndim} and value.dim: {v.ndim} instead."
         )
-    if len({x._array.dtype for x in (q, k, v)}) > 1:
+    if not q._array.dtype == k._array.dtype == v._array.dtype:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{q.dtype.name} key.dtype: {k.dtype.name} and value.dtype: {v.dtype.name} instead."
@@ -112,6 +112,9 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
 def _batch_dims(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> tuple[tuple, tuple]:
     """The batch dimensions of q, and of k and v. Only the last, the heads, may differ (grouped
     heads)."""
+    lead = q._array.shape[:-2]
+    if lead and k._array.shape[:-2] == v._array.shape[:-2] == lead:
+        return lead, lead
     shapes = [tuple(x._array.shape[:-2]) for x in (q, k, v)]
     if not grouped:
         lead = functools.reduce(broadcast_shape, shapes)
@@ -135,10 +138,11 @@ def _as_4d(x: Tensor, lead: tuple) -> Tensor:
     """x (..., rows, columns) with its batch dimensions broadcast to `lead`, as (N, H, rows,
     columns)."""
     last = x._array.shape[-2:]
-    if tuple(x._array.shape[:-2]) != lead:
+    if x._array.shape[:-2] != lead:
         x = x.expand(*lead, *last)
-    n, h = math.prod(lead[:-1]), lead[-1] if lead else 1
-    return x if x._array.ndim == 4 else x.reshape(n, h, *last)
+    if x._array.ndim == 4:
+        return x
+    return x.reshape(math.prod(lead[:-1]), lead[-1] if lead else 1, *last)
 
 
 def _mask_as_4d(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:

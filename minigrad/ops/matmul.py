@@ -129,13 +129,18 @@ class Linear(Op):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
-        x, weight = ctx.tensors()
         need = ctx.edges
+        of_x, of_weight, of_bias = need
         if not mode.enabled:
-            compute = _linear_gradients(*[edge is not None for edge in need])
-            arrays = [None if t is None else t._array for t in (g, x, weight)]
-            found = [wrap(a) for a in dispatch.together(compute, *arrays)]
-            return tuple([None if edge is None else found.pop() for edge in need])
+            compute = _linear_gradients(
+                of_x is not None, of_weight is not None, of_bias is not None
+            )
+            found = [*dispatch.together(compute, g._array, *ctx.arrays())]
+            gradients = []
+            for edge in need:
+                gradients.append(None if edge is None else wrap(found.pop()))
+            return gradients
+        x, weight = ctx.tensors()
         rows = _rows(g)
         return (
             None if need[0] is None else matmul(g, weight),

@@ -226,7 +226,9 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
 def _check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     """Parameters have the input's dtype, or are float32 beside a 16-bit input."""
     own = input._array.dtype
-    if all(v is None or v._array.dtype is own for v in (weight, bias)):
+    if (weight is None or weight._array.dtype is own) and (
+        bias is None or bias._array.dtype is own
+    ):
         return
     given = {v.dtype for v in (weight, bias) if v is not None}
     wide = {dtypes.float32} if input.dtype.itemsize == 2 else set()

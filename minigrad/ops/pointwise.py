@@ -31,6 +31,7 @@ from minigrad.autograd.node import (
     check_devices,
     edges_of,
     named,
+    new_node,
     record,
     refuse_unsupported,
 )
@@ -110,15 +111,19 @@ class Derivative:
 class Plan:
     """What some inputs' gradients take.
 
-    derivatives: per input, a `Derivative` or None. kept, kept_outputs: the inputs and the outputs
-    to save. launches: the derivatives that are not the incoming gradient itself.
+    derivatives: per input, a `Derivative` or None; empty if no input has a gradient. kept,
+    kept_outputs: the inputs and the outputs to save. of: those inputs from all. launches: the
+    derivatives that are not the incoming gradient itself.
     """
 
-    __slots__ = ("derivatives", "kept", "kept_outputs", "launches")
+    __slots__ = ("derivatives", "kept", "kept_outputs", "launches", "of")
 
     def __init__(self, derivatives: tuple, kept: tuple, kept_outputs: tuple) -> None:
         self.derivatives, self.kept, self.kept_outputs = derivatives, kept, kept_outputs
         self.launches = [d for d in derivatives if d is not None and not d.identity]
+        together = kept == tuple(range(kept[0], kept[-1] + 1)) if kept else True
+        part = slice(kept[0], kept[-1] + 1) if kept else slice(0)
+        self.of = itemgetter(part) if together else itemgetter(*kept)
 
     def __call__(self, *operands: Any) -> tuple:
         """Those gradients, the last one first, from the saved arrays, the incoming gradient, in the
@@ -134,6 +139,7 @@ class PointwiseNode(OpNode):
     __slots__ = ("plan",)
 
     plan: Plan
+    shapes = None
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs, one kernel each; evaluated on tensors if they are
@@ -141,14 +147,15 @@ class PointwiseNode(OpNode):
         g: Any = grads[0]
         if mode.enabled:
             return self.recorded(g)
-        plan, values = self.plan, []
-        for v in self.unpack() if plan.launches else ():
-            values.append(v._array if isinstance(v, Tensor) else v)
-        values.append(g._array)
-        params, dtype = self.attrs["params"], self.attrs["dtype"]
+        plan = self.plan
+        if not plan.launches:
+            return [d and g for d in plan.derivatives]
+        array, attrs = g._array, self.attrs
+        values, params, dtype = self.arrays(), attrs["params"], attrs["dtype"]
+        values.append(array)
         made: list = []
-        if len(plan.launches) > 1 and g._array.dtype is dtype:
-            made.extend(dispatch.together(plan, *values, *params))
+        if len(plan.launches) > 1 and array.dtype is dtype:
+            made += dispatch.together(plan, *values, *params)
         results: list[Tensor | None] = []
         for derivative in plan.derivatives:
             if derivative is None:
@@ -246,7 +253,7 @@ class Pointwise:
         self.domain = expr.domain
         self.plain = expr.domain != "int" and not expr.masks
         self.keeps_dtype = expr.result == "same"
-        self._plans: dict[int, Plan | None] = {}  # by which inputs require a gradient, as bits
+        self._plans: dict[int, Plan] = {}  # by which inputs require a gradient, as bits
 
     def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
         """Compute, and record if an input requires a gradient.
@@ -254,12 +261,16 @@ class Pointwise:
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
         arrays: list[Any] = []
+        tracked = False  # whether an input may require a gradient
         for a in args:
-            arrays.append(a._array if isinstance(a, Tensor) else a)
-        if _targets and (target := _target.tensor) is not None:
-            edges = edges_of(args) if mode.enabled else None
-            if self._may_write(target, args, edges):
-                return self._onto(target, args, arrays, params, edges)
+            if isinstance(a, Tensor):
+                arrays.append(a._array)
+                if a._requires_grad or a._view is not None:
+                    tracked = True
+            else:
+                arrays.append(a)
+        if _targets and (target := _target.tensor) is not None and self._may_write(target, args):
+            return self._onto(target, args, arrays, params)
         found = None
         if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active
@@ -267,13 +278,11 @@ class Pointwise:
         if found is None:
             return self._first(args, arrays, params)
         tensor = wrap(found)
-        if mode.enabled:
-            edges = edges_of(args)
-            if edges is not None:
-                self.record(args, params, found.dtype, edges, tensor)
+        if tracked and mode.enabled:
+            self.record(args, params, found.dtype, tensor)
         return tensor
 
-    def _may_write(self, target: Tensor, args: tuple, edges: tuple | None) -> bool:
+    def _may_write(self, target: Tensor, args: tuple) -> bool:
         """Whether the result may take the memory of an argument, `target`: its old value isn't
         needed any more, and no other argument shares that memory."""
         array, given = target._array, False
@@ -286,15 +295,14 @@ class Pointwise:
                 return False
         if not given or not getattr(array.flags, "writeable", True):
             return False
-        plan = None if edges is None else self.plan(edges)
-        if plan is None:
+        edges = edges_of(args) if mode.enabled else None
+        if edges is None:
             return True
+        plan = self._plan(sum(1 << i for i, edge in enumerate(edges) if edge is not None))
         kept = any(args[i] is target for i in plan.kept)
         return not kept and not (plan.kept_outputs and target._view is not None)
 
-    def _onto(
-        self, target: Tensor, args: tuple, arrays: list, params: tuple, edges: tuple | None
-    ) -> Tensor:
+    def _onto(self, target: Tensor, args: tuple, arrays: list, params: tuple) -> Tensor:
         """As a call, into the memory of `target`."""
         _target.tensor = None
         array, active = target._array, dispatch.active
@@ -302,11 +310,11 @@ class Pointwise:
         if found is None:
             return self._first(args, arrays, params, target)
         target._counter[0] += 1
-        if edges is None:
+        if not mode.enabled:
             return target
         tensor = alias(target)
-        self.record(args, params, found.dtype, edges, tensor)
-        return tensor
+        self.record(args, params, found.dtype, tensor)
+        return target if tensor._node is None else tensor
 
     def _first(
         self, args: tuple, arrays: list, params: tuple, target: Tensor | None = None
@@ -351,9 +359,7 @@ class Pointwise:
         if mode.observer is not None:
             mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
         if mode.enabled:
-            edges = edges_of(args)
-            if edges is not None:
-                self.record(args, params, dtype, edges, tensor)
+            self.record(args, params, dtype, tensor)
         return tensor
 
     def _plain_dtype(self, arrays: list) -> np.dtype | None:
@@ -374,31 +380,28 @@ class Pointwise:
         args: tuple,
         params: tuple,
         dtype: np.dtype,
-        edges: tuple,
         tensor: Tensor,
         kind: type[PointwiseNode] | None = None,
     ) -> None:
         """Add a call to the graph as a node of a kind, if an input requires a gradient that the
         line has."""
-        plan = self.plan(edges)
-        if plan is not None and tensor._array.dtype.kind not in "bui":
-            kept = plan.kept
-            saved = args if len(kept) == len(args) else tuple([args[i] for i in kept])
-            attrs = {"params": params, "dtype": dtype}
-            if kind is None:
-                kind = self.node or named(PointwiseNode, self.grad_name)
-                self.node = kind
-            node = record(kind, self, edges, attrs, (tensor,), saved, plan.kept_outputs)
-            node.plan = plan
-
-    def plan(self, edges: tuple) -> Plan | None:
-        """What the gradients of the inputs that have edges take; None if none of them has one."""
+        edges: list[tuple | None] = []  # as `edges_of`
         needs, bit = 0, 1
-        for edge in edges:
-            if edge is not None:
+        for t in args:
+            if isinstance(t, Tensor) and (t._requires_grad if t._view is None else t.requires_grad):
+                source = t._node
+                edges.append((t, 0) if source is None else (source, t._index))
                 needs += bit
+            else:
+                edges.append(None)
             bit += bit
-        return self._plans[needs] if needs in self._plans else self._plan(needs)
+        plan = self._plans.get(needs) or self._plan(needs)
+        if not plan.derivatives:
+            return
+        node: Any = new_node(self.node if kind is None else kind)
+        node.op, node.plan, node.outputs = self, plan, plan.kept_outputs
+        node.attrs = {"params": params, "dtype": dtype}
+        record(node, tuple(edges), plan.of(args), (tensor,))
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
         """The result from arrays and numbers, in the compute dtype."""
@@ -449,16 +452,18 @@ class Pointwise:
             return dtypes.default_numpy()
         return dtype
 
-    def _plan(self, needs: int) -> Plan | None:
-        """What the gradients of some inputs take; None if none of them has one."""
+    def _plan(self, needs: int) -> Plan:
+        """What the gradients of some inputs take, by their bits."""
+        known = self._plans.get(needs)
+        if known is not None:
+            return known
         exprs = [self.expr.vjp(i) if needs >> i & 1 else None for i in range(len(self.expr.args))]
         used = {name for expr in exprs if expr for name in expr.args}
         kept = tuple([i for i, name in enumerate(self.expr.args) if name in used])
         names = [self.expr.args[i] for i in kept] + ["y"]
-        plan = None
-        if any(exprs):
-            derivatives = tuple(e and Derivative(self.expr, e, names) for e in exprs)
-            plan = Plan(derivatives, kept, (0,) if "y" in used else ())
+        derivatives = [e and Derivative(self.expr, e, names) for e in exprs]
+        self.node = self.node or named(PointwiseNode, self.grad_name)
+        plan = Plan(tuple(derivatives) if any(exprs) else (), kept, (0,) if "y" in used else ())
         self._plans[needs] = plan
         return plan
 

@@ -159,9 +159,11 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
             f"desired ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) "
             f"= {len(given)}"
         )
-    wanted = _dims(given, ndim)
-    if len(set(wanted)) != ndim:
-        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    wanted = given
+    if sorted(given) != [*range(ndim)]:
+        wanted = _dims(given, ndim)
+        if len(set(wanted)) != ndim:
+            raise RuntimeError("permute(): duplicate dims are not allowed.")
     return Permute.apply(input, dims=wanted)
 
 
@@ -471,8 +473,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`."""
     if not input._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-    return tuple([select(input, dim, i) for i in range(n)])
+    return parts(input, normalize_dim(dim, input._array.ndim), None, "UnbindBackward0")
 
 
 @export(function=False)

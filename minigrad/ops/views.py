@@ -195,55 +195,70 @@ _FULL = slice(None)
 
 
 class Parts(Node):
-    """Views of a tensor that lie side by side along a dimension: so do their gradients."""
+    """Views of a tensor that lie side by side along a dimension: so do their gradients.
 
-    __slots__ = ("dim", "indices", "shape", "title")
+    places: per view, the index and its (operation, attributes). stacked: whether the views are
+    without that dimension.
+    """
+
+    __slots__ = ("dim", "places", "shape", "stacked", "title")
 
     dim: int
-    indices: list
+    places: list
     shape: tuple[int, ...]
+    stacked: bool
     title: str
 
     def name(self) -> str:
         return self.title
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        given = [(index, g) for index, g in zip(self.indices, grads) if g is not None]
-        index, first = given[0]
+        given = [(link[1], g) for (_, link), g in zip(self.places, grads) if g is not None]
+        attrs, first = given[0]
         if len(given) == 1:
-            attrs = {"index": index}
             return (ZerosExceptView.apply(first, view=Slice, attrs=attrs, shape=self.shape),)
         make = array_module(first._array).zeros
         beside = [wrap(make(*out)) if g is None else g for g, out in zip(grads, self.outs)]
-        return (Cat.apply(*beside, dim=self.dim),)
+        return ((Stack if self.stacked else Cat).apply(*beside, dim=self.dim),)
 
 
-def parts(x: Tensor, dim: int, lengths: Sequence[int], title: str) -> tuple[Tensor, ...]:
-    """Views of x side by side along `dim`, of lengths that add up to its own; `title`: of their
-    node."""
-    indices, links = _places(dim, tuple(lengths))
-    if unusual and mode.observer is not None:  # which is told of each operation
-        return tuple([Slice.apply(x, index=index) for index in indices])
+def parts(x: Tensor, dim: int, lengths: Sequence[int] | None, title: str) -> tuple[Tensor, ...]:
+    """Views of x side by side along `dim`, of lengths that add up to its own, or without that
+    dimension; `title`: of their node."""
     array, needs = x._array, x.requires_grad
+    if lengths is None:
+        places = [_position(dim, i) for i in range(array.shape[dim])]
+    else:
+        places = _places(dim, tuple(lengths))
+    if unusual and mode.observer is not None:  # which is told of each operation
+        return tuple([op.apply(x, **attrs) for _, (op, attrs) in places])
     views, outs = [], []
-    for index, link in zip(indices, links):
+    for index, link in places:
         part = array[index]
         views.append(_view(x, part, link, needs))
         outs.append((part.shape, part.dtype))
     if needs and mode.enabled:
         node = Parts((edge(x),), tuple(outs))
-        node.dim, node.indices, node.shape, node.title = dim, indices, array.shape, title
+        node.dim, node.shape, node.title, node.stacked = dim, array.shape, title, lengths is None
+        node.places = places
         for i, view in enumerate(views):
             attach(view, node, i)
     return tuple(views)
 
 
 @functools.lru_cache
-def _places(dim: int, lengths: tuple[int, ...]) -> tuple[list, list]:
-    """The indices of `parts`, and each as (operation, attributes)."""
+def _places(dim: int, lengths: tuple[int, ...]) -> list[tuple[tuple, tuple]]:
+    """The index of each of `parts`, and it as (operation, attributes)."""
     ends = itertools.accumulate(lengths)
     indices = [(slice(None),) * dim + (slice(end - n, end),) for n, end in zip(lengths, ends)]
-    return indices, [(Slice, {"index": index}) for index in indices]
+    return [(index, (Slice, {"index": index})) for index in indices]
+
+
+@functools.lru_cache(1024)
+def _position(dim: int, i: int) -> tuple[tuple, tuple]:
+    """The same for one position."""
+    index = (*(slice(None),) * dim, i)
+    return (*index, ...), (Select, {"index": index})  # `...`: a view, never a number
 
 
 class Diagonal(ViewOp):

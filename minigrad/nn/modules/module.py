@@ -48,19 +48,26 @@ def typename(value: Any) -> str:
 
 
 class _Member:
-    """An attribute of a class of modules that reads the dictionaries of an instance."""
+    """An attribute of a class of modules that reads the dictionaries of an instance.
+
+    table: the dictionary in which the name was last.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.table = name, "_parameters"
 
     def __get__(self, module: Any, kind: type | None = None) -> Any:
-        name = self.name
-        if module is not None:
-            own = module.__dict__
-            if "_parameters" in own:  # `Module.__init__` has run
-                for table in (own["_parameters"], own["_modules"], own["_buffers"]):
-                    if name in table:
-                        return table[name]
+        try:
+            return module.__dict__[self.table][self.name]
+        except (KeyError, AttributeError):  # None has no `__dict__`
+            return self._search(module, kind)
+
+    def _search(self, module: Any, kind: Any) -> Any:
+        own = {} if module is None else module.__dict__
+        for table in ("_parameters", "_modules", "_buffers"):
+            if self.name in own.get(table, ()):  # empty before `Module.__init__` has run
+                self.table = table
+                return own[table][self.name]
         return self._behind(module, kind)
 
     def _behind(self, module: Any, kind: Any) -> Any:
