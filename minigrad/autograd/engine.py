@@ -67,6 +67,11 @@ class Pass:
     handed_out: ids of arrays that are referenced outside this pass.
     """
 
+    wanted: set | None = None
+    needed: set[Node] | None = None
+    outputs: tuple = ()
+    _reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
+
     def __init__(self, keep: bool, create_graph: bool) -> None:
         self.keep = keep
         self.create_graph = create_graph
@@ -74,16 +79,12 @@ class Pass:
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
         self.sparse: dict[int, tuple[Tensor, Tensor]] = {}
-        self.wanted: set | None = None
-        self.needed: set[Node] | None = None
         self.needed_below: set[Node] = set()
         self.captures: dict[Any, Tensor] = {}
         self.handed_out: set[int] = set()
         self.uses: dict[int, int] = {}  # of an observed leaf: nodes to run that may add to it
         self.observers: dict[int, Observer] = {}  # by the id of the leaf
         self.delivered: list[Tensor] = []
-        self.outputs: tuple = ()
-        self._reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
 
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
         """Run every node that has a gradient, from those of the outputs `tensors`."""
@@ -95,7 +96,7 @@ class Pass:
             edges.append(((tensor if node is None else node), tensor._index))
         self.add(edges, gradients)
         heap, pending, add, uses, keep = self.heap, self.pending, self.add, self.uses, self.keep
-        plain = self.wanted is None and not mode.anomaly and not Found.several
+        plain = self.wanted is None and not (unusual and mode.anomaly) and not Found.several
         while heap:
             node = heappop(heap)[1]
             grads = pending.pop(node)

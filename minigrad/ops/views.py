@@ -55,15 +55,14 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
     out._array, out._view = array, view
     out._counter = counter = x._counter
     view.version = counter[0]
-    view.untracked = ""
-    if needs and not mode.enabled:
-        view.untracked = "inference_mode" if mode.inference else "no_grad"
     parent = x._view
     if parent is None:
-        view.base, view.chain = x, (link,)
+        view.base, view.chain, view.untracked = x, (link,), ""
     else:
         view.base, view.chain = parent.base, (*parent.chain, link)
-        view.untracked = view.untracked or parent.untracked
+        view.untracked = parent.untracked
+    if needs and not mode.enabled:
+        view.untracked = "inference_mode" if mode.inference else "no_grad"
     return out
 
 
