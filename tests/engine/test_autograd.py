@@ -13,6 +13,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import autograd, backends
+from minigrad.autograd.node import Op
 
 
 # The backward pass does not know in which dialect a kernel is written.
@@ -189,6 +190,55 @@ def test_gradients_accumulate_in_place_without_graph():
     first = x.grad
     (x * 3).sum().backward()
     assert x.grad is first and first.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("kind", ["own", "view", "transposed", "float64 sum"])
+def test_gradients_are_added_to_any_grad(kind):
+    """Also once the launch is remembered; the version of `.grad` counts the changes."""
+    x, memory = mg.zeros(3, 4, requires_grad=True), np.zeros((3, 8), np.float32)
+    grads = {"view": mg.from_numpy(memory)[:, ::2], "transposed": mg.zeros(4, 3).t()}
+    x.grad = first = grads.get(kind, mg.zeros(3, 4))
+    version = first._version
+    for i in range(1, 7):
+        y = x * 2
+        (y.double() if kind == "float64 sum" else y).sum().backward()
+        assert x.grad is first and (first == 2 * i).all()
+        assert first._version == version + i
+    assert (memory[:, 1::2] == 0).all()
+
+
+def test_a_grad_that_is_read_only_is_refused():
+    x = mg.zeros(3, requires_grad=True)
+    x.grad = mg.zeros(3)
+    for _ in range(4):
+        (x * 2).sum().backward()
+    x.grad._array.flags.writeable = False
+    with pytest.raises(RuntimeError, match="read-only"):
+        (x * 2).sum().backward()
+    assert x.grad.tolist() == [8] * 3
+
+
+def test_a_grad_as_the_gradient_is_added_to_itself():
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    x.grad = mg.ones(2, dtype=mg.float64)
+    for i in range(5):
+        (x + y).backward(x.grad)
+        assert x.grad.tolist() == [2 ** (i + 1)] * 2
+
+
+def test_an_operation_with_too_few_gradients_is_named():
+    class Half(Op):
+        @staticmethod
+        def forward(a, b):
+            return a + b
+
+        @staticmethod
+        def vjp(ctx, g):
+            return (g,)
+
+    y = Half.apply(leaf(1.0), leaf(2.0))
+    with pytest.raises(ValueError, match="HalfBackward0.*1 gradients of 2 inputs"):
+        y.sum().backward()
 
 
 def test_gradient_argument_is_not_shared():

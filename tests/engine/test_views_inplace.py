@@ -463,6 +463,9 @@ PARTS = {
     "sizes": lambda x: x.split([1, 0, 4], 1),
     "rows": lambda x: x.split([1, 1, 1]),
     "of a view": lambda x: x[:, 1:].tensor_split(3, 1),
+    "unbind": lambda x: x.unbind(),
+    "columns": lambda x: x[:, 1:4].unbind(-1),
+    "iteration": lambda x: (*x,),
 }
 
 
@@ -519,3 +522,19 @@ def test_names_of_the_nodes_of_parts_as_torch(torch):
         x = library.ones(4, requires_grad=True)
         assert x.chunk(2)[1].grad_fn.name() == x.split(2)[0].grad_fn.name() == "SplitBackward0"
         assert x.split([1, 3])[1].grad_fn.name() == "SplitWithSizesBackward0"
+        assert x.unbind()[3].grad_fn.name() == next(iter(x)).grad_fn.name() == "UnbindBackward0"
+
+
+def test_what_iteration_gives(rng):
+    """Views, of no more dimensions than the rows; nothing of an empty tensor."""
+    x = mg.from_numpy(rng.normal(size=(3, 4)))
+    for i, row in enumerate(x):
+        assert row.shape == (4,) and row._base is x
+        row.mul_(i)
+    assert (x[0] == 0).all() and x._version == 3
+    assert [n.item() for n in mg.arange(3)] == [0, 1, 2] and all(n.ndim == 0 for n in mg.arange(3))
+    assert [*mg.zeros(0, 4)] == [] and mg.zeros(2, 0).unbind(1) == ()
+    y = mg.ones(2, 3, requires_grad=True)
+    with mg.no_grad():
+        kept = [*y]
+    assert not any(row.requires_grad for row in kept)
