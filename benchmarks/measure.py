@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
+SETTINGS = (  # that make libraries imitate another processor
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "OPENBLAS_CORETYPE"),
+    *("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY"),
+)
 PAUSE = 0.01  # seconds before a turn: threads of the last one that look for work go to sleep
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "torch", "jax", "jaxlib")
 GPU_PACKAGES = ("numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-nvvm")

@@ -332,7 +332,9 @@ def _added(target: Tensor, grad: Tensor) -> bool:
     """target += grad, by a remembered launch; False where that is not simply possible."""
     into, other = target._array, grad._array
     owned = type(into) is np.ndarray and into.base is None and other.base is None
-    if not owned or into is other or not into.flags.writeable or inferred or mode.recorder:
+    if not owned or into is other or not into.flags.writeable or inferred:
+        return False
+    if mode.recorder is not None or (unusual and mode.observer is not None):
         return False
     active = dispatch.active
     if dispatch.relaunch(dispatch.tracer, active, _ADD_INTO, into, into, other) is None:

@@ -312,6 +312,8 @@ class Pointwise:
         target._counter[0] += 1
         if not mode.enabled:
             return target
+        if target._view is not None:
+            target._view.version += 1  # its node is still the one to record
         tensor = alias(target)
         self.record(args, params, found.dtype, tensor)
         return target if tensor._node is None else tensor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -213,10 +214,11 @@ class Parts(Node):
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         given = [(link[1], g) for (_, link), g in zip(self.places, grads) if g is not None]
-        attrs, first = given[0]
-        if len(given) == 1:
-            return (ZerosExceptView.apply(first, view=Slice, attrs=attrs, shape=self.shape),)
-        make = array_module(first._array).zeros
+        if len(given) == 1 or (len(given) < 8 < len(grads) // len(given)):
+            apply, shape = ZerosExceptView.apply, self.shape
+            few = [apply(g, view=Slice, attrs=attrs, shape=shape) for attrs, g in given]
+            return (functools.reduce(operator.add, few),)
+        make = array_module(given[0][1]._array).zeros
         beside = [wrap(make(*out)) if g is None else g for g, out in zip(grads, self.outs)]
         return ((Stack if self.stacked else Cat).apply(*beside, dim=self.dim),)
 
@@ -226,7 +228,8 @@ def parts(x: Tensor, dim: int, lengths: Sequence[int] | None, title: str) -> tup
     dimension; `title`: of their node."""
     array, needs = x._array, x.requires_grad
     if lengths is None:
-        places = [_position(dim, i) for i in range(array.shape[dim])]
+        many = array.shape[dim] > 64  # not kept
+        places = (_positions.__wrapped__ if many else _positions)(dim, array.shape[dim])
     else:
         places = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
@@ -253,11 +256,11 @@ def _places(dim: int, lengths: tuple[int, ...]) -> list[tuple[tuple, tuple]]:
     return [(index, (Slice, {"index": index})) for index in indices]
 
 
-@functools.lru_cache(1024)
-def _position(dim: int, i: int) -> tuple[tuple, tuple]:
-    """The same for one position."""
-    index = (*(slice(None),) * dim, i)
-    return (*index, ...), (Select, {"index": index})  # `...`: a view, never a number
+@functools.lru_cache
+def _positions(dim: int, length: int) -> list[tuple[tuple, tuple]]:
+    """The same for each position."""
+    full = (slice(None),) * dim  # `...`: a view, never a number
+    return [((*full, i, ...), (Select, {"index": (*full, i)})) for i in range(length)]
 
 
 class Diagonal(ViewOp):
