@@ -102,7 +102,9 @@ class Pass:
             grads = pending.pop(node)
             if plain and node.hooks is None and node.retained is None:
                 results = node.backward(grads)
-            elif (results := self._run(node, grads)) is None:
+            elif self._must_run(node, grads):
+                results = self._run(node, grads)
+            else:
                 continue
             del grads
             if not keep:
@@ -111,12 +113,14 @@ class Pass:
             if uses:
                 self._used(node)
 
-    def _run(self, node: Node, grads: list) -> Sequence[Tensor | None] | None:
-        """Run a node with all that programs may have asked for; None if it need not run."""
+    def _must_run(self, node: Node, grads: list) -> bool:
+        """Hand gradients to hooks and to who wants them; whether the node itself must run."""
         if node.hooks or node.retained:
             self._observe(node, grads)
-        if self.wanted is not None and not self._capture(node, grads):
-            return None
+        return self.wanted is None or self._capture(node, grads)
+
+    def _run(self, node: Node, grads: list) -> Sequence[Tensor | None]:
+        """Run a node with the hooks after it, on its GPU, watched by the anomaly mode."""
         given = tuple(grads) if node.hooks and AFTER in node.hooks else None
         with current.of([g._array for g in grads if g is not None]):
             run = node.backward if not mode.anomaly else functools.partial(watched, node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -128,7 +128,7 @@ class Linear(Op):
         return dispatch.active.matmul(x, weight.T, bias)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor) -> tuple:
+    def vjp(ctx: Any, g: Tensor) -> Sequence[Tensor | None]:
         need = ctx.edges
         of_x, of_weight, of_bias = need
         if not mode.enabled:
@@ -136,7 +136,7 @@ class Linear(Op):
                 of_x is not None, of_weight is not None, of_bias is not None
             )
             found = [*dispatch.together(compute, g._array, *ctx.arrays())]
-            gradients = []
+            gradients: list[Tensor | None] = []
             for edge in need:
                 gradients.append(None if edge is None else wrap(found.pop()))
             return gradients

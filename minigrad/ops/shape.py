@@ -387,12 +387,14 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return Unfold.apply(self, dim=dim, size=size, step=step)
 
 
-def _length(name: str, x: Tensor, dim: int) -> int:
-    """The length of a dimension; RuntimeError for a tensor that has none."""
-    place = normalize_dim(dim, x._array.ndim)
-    if not x._array.ndim:
+def _length(name: str, x: Tensor, dim: int) -> tuple[int, int]:
+    """A dimension, counted from the front, and its length; RuntimeError for a tensor that has
+    none."""
+    shape = x._array.shape
+    place = normalize_dim(dim, len(shape))
+    if not shape:
         raise RuntimeError(f"{name} expects at least a 1-dimensional tensor")
-    return x._array.shape[place]
+    return place, shape[place]
 
 
 def _either(name: str, *given: Any) -> Any:
@@ -401,6 +403,12 @@ def _either(name: str, *given: Any) -> Any:
     if len(used) != 1:
         raise TypeError(f"{name}(): expected one size or list of sizes, got {len(used)}")
     return used[0]
+
+
+def _lengths(n: int, size: int) -> list[int]:
+    """n as parts of one size; the last may be smaller."""
+    full, rest = divmod(n, size or 1)
+    return [size] * full + [rest] * (rest > 0) or [0]
 
 
 @export("unsafe_split")
@@ -412,15 +420,14 @@ def split(
     split_size: another name of the first argument.
     """
     split_size_or_sections = _either("split", split_size_or_sections, split_size)
-    n = _length("split", tensor, dim)
-    place = normalize_dim(dim, tensor._array.ndim)
+    place, n = _length("split", tensor, dim)
     if type(split_size_or_sections) is int or not isinstance(split_size_or_sections, Sequence):
         size = as_int("split_size", split_size_or_sections)
         if size < 0 or (size == 0 and n):
             raise RuntimeError(
                 f"split expects split_size be non-negative, but got split_size={size}"
             )
-        lengths = [min(size, n - i) for i in range(0, n, size or 1)] or [0]
+        lengths = _lengths(n, size)
         title = "SplitBackward0"
     else:
         lengths = [as_int("split_size", length) for length in split_size_or_sections]
@@ -438,10 +445,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    n = _length("chunk", input, dim)
+    place, n = _length("chunk", input, dim)
     if n == 0:
         return split(input, [0] * chunks, dim)
-    return split(input, -(-n // chunks), dim)
+    return parts(input, place, _lengths(n, -(-n // as_int("chunks", chunks))), "SplitBackward0")
 
 
 @export()
@@ -455,7 +462,7 @@ def tensor_split(
 ) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
     given = _either("tensor_split", indices_or_sections, indices, sections)
-    n = _length("tensor_split", input, dim)
+    _, n = _length("tensor_split", input, dim)
     if isinstance(given, Tensor):
         given = given.tolist()
     if not isinstance(given, Sequence):
