@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from minigrad import autograd, dlpack, dtypes, layouts
+from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
 from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
@@ -449,7 +449,9 @@ class Tensor(Methods):
         create_graph). create_graph: record the computation of the gradient, for higher derivatives.
         inputs: the only tensors whose `.grad` is to be added to (default: all leaves).
         """
-        autograd.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        from minigrad.autograd import engine  # takes half of the time that its name would
+
+        engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     # --- conversions ---
 
