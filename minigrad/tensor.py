@@ -19,7 +19,7 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
-from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter
+from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter, unusual
 from minigrad.backends import current
 from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
@@ -461,7 +461,7 @@ class Tensor(Methods):
             raise RuntimeError(
                 f"a Tensor with {self._array.size} elements cannot be converted to Scalar"
             )
-        if mode.observer is not None:
+        if unusual and mode.observer is not None:
             mode.observer.read(self)
         value = read(self._array, "item")
         return value if isinstance(value, (int, float, complex)) else float(value)  # bfloat16
@@ -544,7 +544,7 @@ class Tensor(Methods):
         if size != 1:
             count = "more than one value" if size else "no values"
             raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
-        if mode.observer is not None:
+        if unusual and mode.observer is not None:
             mode.observer.read(self)
         return bool(read(self._array, "item"))
 

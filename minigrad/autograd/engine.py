@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -69,6 +69,7 @@ class Pass:
 
     wanted: set | None = None
     needed: set[Node] | None = None
+    needed_below: Collection[Node] = ()
     outputs: tuple = ()
     _reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
 
@@ -79,7 +80,6 @@ class Pass:
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
         self.sparse: dict[int, tuple[Tensor, Tensor]] = {}
-        self.needed_below: set[Node] = set()
         self.captures: dict[Any, Tensor] = {}
         self.handed_out: set[int] = set()
         self.uses: dict[int, int] = {}  # of an observed leaf: nodes to run that may add to it
@@ -460,8 +460,8 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
     if len(given) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
     result = []
-    for i, tensor in enumerate(tensors):
-        array, grad = tensor._array, given[i]
+    for i, (tensor, grad) in enumerate(zip(tensors, given)):
+        array = tensor._array
         if not tensor.requires_grad:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
@@ -519,8 +519,11 @@ def backward(
     try:
         if observers and chosen is None and not create_graph:
             run.observe([t._node for t in tensors if t._node is not None])
-        with current.of(()):  # whose nodes see to it where there are several
+        if Found.cupy is None:
             run.run(tensors, gradients)
+        else:
+            with current.of(()):  # whose nodes see to it where there are several
+                run.run(tensors, gradients)
         for tensor in chosen or ():
             if (tensor._node, tensor._index) in run.captures:
                 run.store(tensor, run.captures[tensor._node, tensor._index])

@@ -393,12 +393,12 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     return tensor
 
 
-def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple[Tensor, ...]) -> None:
+def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple) -> None:
     """Add a call of an operation to the graph: output 0, a new tensor, becomes that of `node`, made
     by `new_node`, which has what `OpNode` adds to `Node`.
 
     edges: of its inputs (`edges_of`). saved: the inputs to save for `vjp`; the outputs that
-    `node.outputs` names are saved after them.
+    `node.outputs` names (tensors, or arrays that only `vjp` gets) are saved after them.
     """
     first = outputs[0]
     array = first._array
@@ -407,7 +407,8 @@ def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple[Tensor, ...]
     node.number = next_number()
     node.hooks = node.retained = None
     for i in node.outputs:
-        saved += (alias(outputs[i]),)
+        output = outputs[i]
+        saved += (wrap(output) if i and not isinstance(output, Tensor) else alias(output),)
     versions = []  # a loop: in Python 3.11 a comprehension is a call
     for t in saved:
         versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
@@ -441,6 +442,7 @@ class Op:
     saves: ClassVar[tuple[int, ...] | None] = None  # inputs saved for vjp; None: all
     bilinear: ClassVar[bool] = False  # inputs 0 and 1 are only saved for each other's gradient
     saves_outputs: ClassVar[tuple[int, ...]] = ()  # outputs saved for vjp
+    first_only: ClassVar[bool] = False  # whether `apply` returns output 0; the others are for vjp
     name: ClassVar[str] = ""  # default: the name of the class
     grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
     node: ClassVar[type[OpNode] | None] = None  # the class of that name, from the first call
@@ -494,9 +496,14 @@ class Op:
         if result is None:
             result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
-        outputs = tuple([wrap(array) for array in result]) if several else (wrap(result),)
+        if not several:
+            outputs: tuple = (wrap(result),)
+        elif cls.first_only:
+            outputs, several = (wrap(result[0]), *result[1:]), False
+        else:
+            outputs = tuple([wrap(array) for array in result])
         if unusual and mode.observer is not None:
-            mode.observer(cls, inputs, attrs, outputs)
+            mode.observer(cls, inputs, attrs, outputs[:1] if cls.first_only else outputs)
         if mode.enabled:
             edges = edges_of(inputs)
             if edges is not None:
@@ -530,7 +537,9 @@ class Op:
                 None if edges[0] is None else inputs[1],
             )
         else:
-            saved = inputs if cls.saves is None else tuple([inputs[i] for i in cls.saves])
+            saved = inputs if cls.saves is None else ()
+            for i in cls.saves or ():
+                saved += (inputs[i],)
         shapes = []
         for t in inputs:
             shapes.append(None if t is None else t._array.shape)

@@ -19,6 +19,7 @@ class Attention(Op):
     """softmax(q @ k.T * scale + mask) @ v, and the log-sum-exp; q (N, H, L, E), k (N, HK, S, E)."""
 
     saves_outputs = (0, 1)
+    first_only = True
     grad_name = "ScaledDotProductAttentionBackward0"
 
     @staticmethod
@@ -197,5 +198,5 @@ def scaled_dot_product_attention(
         p = random.dropout(p, dropout_p) if dropout_p > 0 else p
         out = p.to(q.dtype) @ _repeated(v, heads)
     else:
-        out = Attention.apply(q, k, v, mask, causal=bool(is_causal), scale=float(scale))[0]
+        out = Attention.apply(q, k, v, mask, causal=bool(is_causal), scale=float(scale))
     return out if len(lead) == 2 else out.reshape(*lead, *out._array.shape[-2:])

@@ -124,6 +124,7 @@ class LayerNorm(Op):
 
     saves = (0, 1)
     saves_outputs = (1, 2)
+    first_only = True
     grad_name = "NativeLayerNormBackward0"
 
     @staticmethod
@@ -157,6 +158,7 @@ class RMSNorm(Op):
 
     saves = (0, 1)
     saves_outputs = (1,)
+    first_only = True
     grad_name = "FusedRmsNormBackward0"
 
     @staticmethod
@@ -254,7 +256,7 @@ def layer_norm(
     shape = _shape(normalized_shape)
     first = _first_normalized("LayerNormKernelImpl", input, shape, weight, bias)
     _check_mixed(input, weight, bias)
-    return LayerNorm.apply(input, weight, bias, eps=eps, first=first)[0]
+    return LayerNorm.apply(input, weight, bias, eps=eps, first=first)
 
 
 def rms_norm(
@@ -271,7 +273,7 @@ def rms_norm(
     if eps is None:
         wide = input._array.dtype == np.float64
         eps = float(np.finfo(np.float64 if wide else np.float32).eps)
-    return RMSNorm.apply(input, weight, eps=eps, first=first)[0]
+    return RMSNorm.apply(input, weight, eps=eps, first=first)
 
 
 @autocasts
@@ -305,7 +307,7 @@ def group_norm(
             )
     if is_narrow(rows._array):
         return rounded_once(group_norm, input, num_groups, weight, bias, eps)
-    y = LayerNorm.apply(rows, None, None, eps=eps, first=1)[0].reshape(input._array.shape)
+    y = LayerNorm.apply(rows, None, None, eps=eps, first=1).reshape(input._array.shape)
     y = y if weight is None else y * per_channel(weight, input)
     y = y if bias is None else y + per_channel(bias, input)
     return y.to(input.dtype)  # with parameters in float32 beside a 16-bit input

@@ -286,7 +286,9 @@ class Pointwise:
         """Whether the result may take the memory of an argument, `target`: its old value isn't
         needed any more, and no other argument shares that memory."""
         array, given = target._array, False
-        if mode.recorder is not None or mode.observer is not None or not self.keeps_dtype:
+        if mode.recorder is not None or not self.keeps_dtype:
+            return False
+        if unusual and mode.observer is not None:
             return False
         for a in args:
             if a is target:

@@ -19,6 +19,7 @@ class Recurrent(Op):
     """All states of one direction of a layer: (states, saved gates)."""
 
     saves_outputs = (0, 1)
+    first_only = True
     grad_name = "CudnnRnnBackward0"
 
     @staticmethod
@@ -73,7 +74,7 @@ def recurrent(
         return unrolled(x, weight, bias, h, c, mode, sizes)  # type: ignore[return-value]
     if grad_mode.autocast is not None:  # the gates come from a product in 16 bits
         x, weight, bias, h, c = _of_one_dtype([x, weight, bias, h, c])
-    return Recurrent.apply(x, weight, bias, h, c, mode=mode, sizes=sizes)[0]
+    return Recurrent.apply(x, weight, bias, h, c, mode=mode, sizes=sizes)
 
 
 def _of_one_dtype(inputs: list) -> list:
