@@ -62,7 +62,7 @@ class Node:
         self.versions: Sequence[int] = ()
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
-        if mode.anomaly:
+        if unusual and mode.anomaly:
             remember(self)
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
@@ -74,7 +74,7 @@ class Node:
         among them of outputs, without their graph, and the numbers of these."""
         if inferred and any(isinstance(t, Tensor) and t.is_inference() for t in tensors):
             raise RuntimeError(INFERENCE_SAVED)
-        if mode.saved_hooks:
+        if unusual and mode.saved_hooks:
             nodes = {i: (self, number) for i, number in (own or {}).items()}
             tensors = tuple(
                 [

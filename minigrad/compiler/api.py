@@ -15,7 +15,7 @@ from kernels import dispatch
 from kernels.launchers.plans import place
 from kernels.support import forks
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import mode, unusual
 from minigrad.compiler.capture import capture
 from minigrad.compiler.entry import Entry, Instance
 from minigrad.compiler.places import WORD, address, bounds, sharing
@@ -92,7 +92,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         outer = mode.recorder is not None  # it is part of an outer step
-        if outer or mode.anomaly or mode.saved_hooks or every_call:
+        if outer or every_call or (unusual and (mode.anomaly or mode.saved_hooks)):
             return self._function(*args, **kwargs)
         with self._lock:
             return self._call(args, kwargs)
@@ -256,7 +256,7 @@ def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:
     parts: list[Any] = [
         mode.enabled,
         mode.inference,
-        None if mode.autocast is None else tuple(mode.autocast.dtypes.items()),
+        tuple(mode.autocast.dtypes.items()) if unusual and mode.autocast is not None else None,
         dispatch.backend(),
         dtypes.default_numpy(),
     ]

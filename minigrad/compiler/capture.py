@@ -346,7 +346,7 @@ def _describe_changes(entry: Entry, inside: list[Tensor]) -> None:
     for tensor, array, traced in recorder.lifted.values():
         if id(traced) in recorder.used and id(tensor) not in arguments:
             hooks = tensor._hooks, tensor._accumulate_hooks
-            entry.guarded.append((tensor, array, tensor._requires_grad, hooks))
+            entry.guarded.append((tensor, array, tensor._requires_grad, *hooks))
     counted = {id(t._counter): place for place, t in enumerate(inside)}
     used = {id(t._counter) for t, _, _ in recorder.lifted.values() if _uses(recorder, t)}
     entry.counters = [

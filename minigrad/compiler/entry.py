@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from minigrad.compiler.record import Recorder
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_map
 
+_GUARDED = ("_array", "_requires_grad", "_hooks", "_accumulate_hooks")
 _MAX_PROGRAMS = 8  # forward parts whose backward part may still follow
 
 
@@ -66,7 +68,8 @@ class Entry:
         self.seeds: list[np.ndarray] = []
         self.gradients: list[tuple[Tensor | int, np.ndarray | None]] = []
         self.wanted: list[tuple[Tensor, Tensor | None]] = []
-        self.guarded: list[tuple[Tensor, np.ndarray, bool, tuple]] = []
+        self.guarded: list[tuple[Tensor, np.ndarray, bool, Any, Any]] = []
+        self.expected: list[tuple[Callable, list[Tensor], list]] = []  # of attributes, from these
         self.counters: list[tuple[list | int, int]] = []  # an argument's by its number
         self.fused = 0
         self.layout: Any = None
@@ -74,13 +77,8 @@ class Entry:
 
     def valid(self) -> bool:
         """Whether what it depends on is as it was."""
-        for tensor, array, requires_grad, hooks in self.guarded:
-            if tensor._array is not array or tensor._requires_grad is not requires_grad:
-                return False
-            if tensor._hooks is not hooks[0] or tensor._accumulate_hooks is not hooks[1]:
-                return False
-        for leaf, grad in self.wanted:
-            if leaf._grad is not grad:
+        for get, tensors, values in self.expected:
+            if not all(map(is_, map(get, tensors), values)):
                 return False
         for again, value in self.recorder.numbers.conditions:
             if again() != value:
@@ -99,6 +97,10 @@ class Entry:
 
     def describe(self) -> None:
         """Let go of the memory of the recording."""
+        for names, found in ((_GUARDED, self.guarded), (("_grad",), self.wanted)):
+            tensors, *columns = map(list, zip(*found, strict=True)) if found else [[]]
+            for name, values in zip(names, columns):
+                self.expected.append((attrgetter(name), tensors, values))
         memory = self.recorder.memory
         place = memory.described
         for call in itertools.chain(*self.parts):
@@ -146,7 +148,8 @@ class Entry:
             own = arguments[counter]._counter if isinstance(counter, int) else counter
             own[0] += count
         for leaf, grad in found.gradients:
-            self._target(leaf, arguments)._grad = grad
+            target: Any = arguments[leaf] if type(leaf) is int else leaf
+            target._grad = grad
         results: list[Any] = []
         node = None
         for kind, value in found.outputs:

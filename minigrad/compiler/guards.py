@@ -17,6 +17,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import repeat
+from operator import call, is_
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -80,16 +82,16 @@ class Watch:
         for root in roots:
             self._visit(root, 0)
         self._find_attributes()
+        found = [*self._same, *self._values]
+        columns: Any = zip(*found, strict=True) if found else ((), (), ())
+        self._getters, self._keys, self._objects = columns
 
     def changed(self) -> str | None:
         """The name of something that has another value now, or None."""
-        for get, name, value in self._same:
-            if get(name, _MISSING) is not value:
-                return str(name)
-        for get, name, value in self._values:
-            now = get(name, _MISSING)
-            if now is not value and not _alike(now, value):
-                return str(name)
+        # Most often all are the same objects; that takes a tenth of the time in loops of C's
+        now = map(call, self._getters, self._keys, repeat(_MISSING))
+        if not all(map(is_, now, self._objects)) and (name := self._other_value()) is not None:
+            return name
         for cell, value in self._cells:
             now = _contents(cell)
             if now is not value and not _alike(now, value):
@@ -102,6 +104,17 @@ class Watch:
         for array, content in self._arrays:
             if array.tobytes() != content:
                 return "an array of NumPy"
+        return None
+
+    def _other_value(self) -> str | None:
+        """The name of something that is another object and does not compare as equal."""
+        for get, name, value in self._same:
+            if get(name, _MISSING) is not value:
+                return str(name)
+        for get, name, value in self._values:
+            now = get(name, _MISSING)
+            if now is not value and not _alike(now, value):
+                return str(name)
         return None
 
     def drew(self) -> bool:
@@ -127,7 +140,7 @@ class Watch:
     def _entry(self, get: Callable, name: Any, value: Any, depth: int) -> None:
         if type(value) in _PLAIN or isinstance(value, np.generic):
             self._values.append((get, name, value))
-        elif not (_is_library(value) and isinstance(value, (FunctionType, type, ModuleType))):
+        else:
             self._same.append((get, name, value))
         self._visit(value, depth + 1)
 

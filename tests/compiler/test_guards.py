@@ -178,6 +178,35 @@ def test_what_python_writes_into_a_class_is_not_watched():
     assert [name for _, name, _ in (*watch._values, *watch._same)] == ["scale"]
 
 
+@pytest.mark.parametrize("changed", [None, "scale", "count", "name", "function"])
+def test_equal_values_in_other_objects_are_no_change(changed):
+    class Trainer:
+        def __init__(self):
+            self.scale, self.count, self.name = 1000.5, 10**6, "n" * 30
+            self.function = minigrad.sin
+
+        def step(self, x):
+            return self.function(x) * self.scale + self.count + len(self.name)
+
+    trainer = Trainer()
+    compiled = minigrad.compile(trainer.step)
+    for _ in range(3):
+        compiled(minigrad.ones(2))
+    before = compiled.recorded
+    trainer.scale, trainer.count, trainer.name = (
+        float("1000.5"),
+        int("1000000"),
+        "n" * len("n" * 30),
+    )
+    other = {"scale": 1000.25, "count": 5, "name": "n", "function": minigrad.cos}
+    if changed is not None:
+        setattr(trainer, changed, other[changed])
+    for _ in range(3):
+        x = minigrad.ones(2)
+        assert compiled(x).tolist() == trainer.step(x).tolist()
+    assert (compiled.recorded > before) == (changed is not None)
+
+
 @pytest.mark.parametrize(
     "number",
     [random.random, lambda: float(np.random.rand()), time.perf_counter, iter(range(1, 9)).__next__],
