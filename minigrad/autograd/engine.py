@@ -143,16 +143,18 @@ class Pass:
                     continue
                 array = grad._array
             if isinstance(target, Node):
+                if self.needed is not None and target not in self.needed:
+                    continue
                 outs, sums = target.outs, pending.get(target)
-                if sums is None:
-                    if self.needed is not None and target not in self.needed:
-                        continue
-                    pending[target] = sums = [None] * len(outs)
-                    heappush(self.heap, (-target.number, target))
                 if (array.shape, array.dtype) != outs[index]:
                     grad = fit(grad, *outs[index])
-                other = sums[index]
-                sums[index] = grad if other is None else self._sum(other, grad)
+                if sums is None:
+                    pending[target] = sums = [None] * len(outs)
+                    sums[index] = grad
+                    heappush(self.heap, (-target.number, target))
+                else:
+                    other = sums[index]
+                    sums[index] = grad if other is None else self._sum(other, grad)
                 continue
             key = id(target)
             if self.wanted is None or key in self.wanted:

@@ -24,7 +24,7 @@ from minigrad.tensor import Tensor, type_name, wrap
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 next_number = count().__next__
-new_node: Callable[[type], Any] = object.__new__
+new: Callable[[type], Any] = object.__new__  # without `__init__`
 
 USED_TWICE = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -290,8 +290,8 @@ def edges_of(inputs: Sequence) -> tuple | None:
 def alias(tensor: Tensor) -> Tensor:
     """A tensor of the same array and version counter without a graph, so that saving it in its own
     node makes no reference cycle."""
-    result = wrap(tensor._array)
-    result._counter = tensor._counter
+    result = new(Tensor)  # as `wrap` does, without a counter
+    result._array, result._counter = tensor._array, tensor._counter
     return result
 
 
@@ -395,7 +395,7 @@ def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
 
 def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple) -> None:
     """Add a call of an operation to the graph: output 0, a new tensor, becomes that of `node`, made
-    by `new_node`, which has what `OpNode` adds to `Node`.
+    by `new`, which has what `OpNode` adds to `Node`.
 
     edges: of its inputs (`edges_of`). saved: the inputs to save for `vjp`; the outputs that
     `node.outputs` names (tensors, or arrays that only `vjp` gets) are saved after them.
@@ -545,6 +545,6 @@ class Op:
             shapes.append(None if t is None else t._array.shape)
         if cls.node is None:
             cls.node = named(OpNode, cls.grad_name)
-        node = new_node(cls.node)
+        node = new(cls.node)
         node.op, node.attrs, node.outputs, node.shapes = cls, attrs, cls.saves_outputs, shapes
         record(node, edges, saved, outputs)

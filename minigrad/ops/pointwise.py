@@ -31,7 +31,7 @@ from minigrad.autograd.node import (
     check_devices,
     edges_of,
     named,
-    new_node,
+    new,
     record,
     refuse_unsupported,
 )
@@ -402,7 +402,7 @@ class Pointwise:
         plan = self._plans.get(needs) or self._plan(needs)
         if not plan.derivatives:
             return
-        node: Any = new_node(self.node if kind is None else kind)
+        node: Any = new(self.node if kind is None else kind)
         node.op, node.plan, node.outputs = self, plan, plan.kept_outputs
         node.attrs = {"params": params, "dtype": dtype}
         record(node, tuple(edges), plan.of(args), (tensor,))
