@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable)
 
 
-# Not empty once an `_Unusual` attribute has been set: until then, each operation saves looking at
-# four attributes of its thread
-unusual: list[bool] = []
+# The `_Unusual` attributes that are not as usual, by thread: while there are none, each operation
+# saves looking at four attributes of its thread
+unusual: set[tuple[int, str]] = set()
 
 
 class _Unusual:
@@ -29,8 +29,9 @@ class _Unusual:
         return vars(mode).get(self.name, self.default)
 
     def __set__(self, mode: _Mode, value: Any) -> None:
-        unusual[:] = (True,)
         vars(mode)[self.name] = value
+        change = unusual.discard if value is self.default else unusual.add
+        change((threading.get_ident(), self.name))
 
 
 class _Mode(threading.local):
