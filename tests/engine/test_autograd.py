@@ -13,7 +13,6 @@ import pytest
 
 import minigrad as mg
 from minigrad import autograd, backends
-from minigrad.autograd.mode import unusual
 from minigrad.autograd.node import Op
 
 
@@ -593,35 +592,6 @@ def test_mode_is_restored_after_an_error_and_within_generators():
 
     for inside in generator():
         assert not inside and mg.is_grad_enabled()
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        lambda: autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
-        lambda: mg.autocast("cpu"),
-        lambda: autograd.detect_anomaly(),
-    ],
-    ids=["hooks", "autocast", "anomaly"],
-)
-def test_rare_modes_are_looked_at_while_a_block_lasts(block):
-    """Also in another thread, and no longer after an error."""
-    seen = []
-
-    def work():
-        with block():
-            seen.append(len(unusual))
-
-    with pytest.raises(ZeroDivisionError), block():
-        assert len(unusual) == 1
-        with autograd.detect_anomaly():
-            seen.append(len(unusual))
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        assert seen[0] in (1, 2) and seen[1] == 2 and len(unusual) == 1
-        raise ZeroDivisionError
-    assert not unusual
 
 
 def test_mode_belongs_to_the_thread():

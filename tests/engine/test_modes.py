@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import threading
 
 import numpy as np
 import pytest
 
 import minigrad
 from minigrad.autograd import detect_anomaly, set_detect_anomaly
+from minigrad.autograd.mode import unusual
 
 
 def test_a_nan_names_the_line_of_the_forward_pass():
@@ -38,6 +40,35 @@ def test_an_error_in_backward_names_the_line():
             y.sum().backward()
     assert "y = Broken.apply" in "".join(caught.value.__notes__)
     assert not minigrad.is_anomaly_enabled()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        lambda: minigrad.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+        lambda: minigrad.autocast("cpu"),
+        lambda: detect_anomaly(),
+    ],
+    ids=["hooks", "autocast", "anomaly"],
+)
+def test_rare_modes_are_looked_at_while_a_block_lasts(block):
+    """Also in another thread, and no longer after an error."""
+    seen = []
+
+    def work():
+        with block():
+            seen.append(len(unusual))
+
+    with pytest.raises(ZeroDivisionError), block():
+        assert len(unusual) == 1
+        with detect_anomaly():
+            seen.append(len(unusual))
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert seen[0] in (1, 2) and seen[1] == 2 and len(unusual) == 1
+        raise ZeroDivisionError
+    assert not unusual
 
 
 def test_default_device():
