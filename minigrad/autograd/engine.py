@@ -20,7 +20,7 @@ from kernels.pointwise import TABLE
 from kernels.support import forks
 from minigrad.autograd.anomaly_mode import watched
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import inferred, mode, sparse_gradients, unusual
+from minigrad.autograd.mode import mode, sparse_gradients, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
@@ -30,7 +30,6 @@ from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
 _ADD = TABLE["add"]
-_ADD_INTO = dispatch.named("into", _ADD)  # as `kernels.launchers.relaunch` knows it
 _adding = forks.rlock()  # threads may add to one gradient
 
 
@@ -278,7 +277,7 @@ class Pass:
                 tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:
                 tensor._grad = tensor._grad + grad
-            elif not _added(tensor._grad, grad):
+            else:
                 tensor._grad.add_(grad)
 
     def _store_sparse(self) -> None:
@@ -332,21 +331,6 @@ class Pass:
             observer.end()
         for leaf in self.delivered:
             _run_accumulate_hooks(leaf)
-
-
-def _added(target: Tensor, grad: Tensor) -> bool:
-    """target += grad, by a remembered launch; False where that is not simply possible."""
-    into, other = target._array, grad._array
-    owned = type(into) is np.ndarray and into.base is None and other.base is None
-    if not owned or into is other or not into.flags.writeable or inferred:
-        return False
-    if mode.recorder is not None or (unusual and mode.observer is not None):
-        return False
-    active = dispatch.active
-    if dispatch.relaunch(dispatch.tracer, active, _ADD_INTO, into, into, other) is None:
-        return False
-    target._counter[0] += 1
-    return True
 
 
 def _run_accumulate_hooks(leaf: Tensor) -> None:
