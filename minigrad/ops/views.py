@@ -216,7 +216,7 @@ class Parts(Node):
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         given = [(link[1], g) for (_, link), g in zip(self.places, grads) if g is not None]
-        if len(given) == 1 or (len(given) < 8 < len(grads) // len(given)):
+        if len(given) == 1 or (len(given) < 8 < len(grads) // len(given)):  # few of many
             apply, shape = ZerosExceptView.apply, self.shape
             few = [apply(g, view=Slice, attrs=attrs, shape=shape) for attrs, g in given]
             return (functools.reduce(operator.add, few),)
@@ -230,8 +230,7 @@ def parts(x: Tensor, dim: int, lengths: Sequence[int] | None, title: str) -> tup
     dimension; `title`: of their node."""
     array, needs = x._array, x.requires_grad
     if lengths is None:
-        many = array.shape[dim] > 64  # not kept
-        places = (_positions.__wrapped__ if many else _positions)(dim, array.shape[dim])
+        places = _positions(dim, array.shape[dim])
     else:
         places = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
@@ -258,7 +257,6 @@ def _places(dim: int, lengths: tuple[int, ...]) -> list[tuple[tuple, tuple]]:
     return [(index, (Slice, {"index": index})) for index in indices]
 
 
-@functools.lru_cache
 def _positions(dim: int, length: int) -> list[tuple[tuple, tuple]]:
     """The same for each position."""
     full = (slice(None),) * dim  # `...`: a view, never a number

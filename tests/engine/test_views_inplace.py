@@ -483,6 +483,15 @@ def test_gradients_of_parts_lie_side_by_side(name, used, rng):
     np.testing.assert_array_equal(x.grad.numpy(), wanted.numpy())
 
 
+@pytest.mark.parametrize("used", [(3, 17), (0, 5, 20, 69), range(1, 70, 2), range(70)])
+def test_gradients_of_some_of_many_rows(used, rng):
+    x, weights = mg.ones(70, 2, requires_grad=True), rng.normal(size=(70, 2)).astype(np.float32)
+    rows, wanted = [*x], np.zeros_like(weights)
+    wanted[[*used]] = weights[[*used]]
+    sum((rows[i] * mg.from_numpy(weights[i])).sum() for i in used).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), wanted)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_are_differentiated_twice(name, rng):
     x = mg.tensor(rng.normal(size=(3, 5)), requires_grad=True)
