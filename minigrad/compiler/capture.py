@@ -321,7 +321,7 @@ def _describe_gradients(entry: Entry, numbers: dict[int, int], grads: dict) -> N
         if touched and place is not tensor:
             recorder.stop_quietly("it adds to the gradient of an argument")
         elif touched:
-            entry.wanted.append((tensor, before))
+            entry.expect(tensor, _grad=before)
         if after is before:
             continue
         if not touched and not _uses(recorder, tensor) and not _is_traced(after):
@@ -332,7 +332,7 @@ def _describe_gradients(entry: Entry, numbers: dict[int, int], grads: dict) -> N
         array = None if after is None else after._array
         entry.gradients.append((place, array.value if type(array) is TracedArray else array))
         if before is None and place is tensor:
-            entry.wanted.append((tensor, None))
+            entry.expect(tensor, _grad=None)
 
 
 def _describe_changes(entry: Entry, inside: list[Tensor]) -> None:
@@ -345,8 +345,13 @@ def _describe_changes(entry: Entry, inside: list[Tensor]) -> None:
     ]
     for tensor, array, traced in recorder.lifted.values():
         if id(traced) in recorder.used and id(tensor) not in arguments:
-            hooks = tensor._hooks, tensor._accumulate_hooks
-            entry.guarded.append((tensor, array, tensor._requires_grad, *hooks))
+            entry.expect(
+                tensor,
+                _array=array,
+                _requires_grad=tensor._requires_grad,
+                _hooks=tensor._hooks,
+                _accumulate_hooks=tensor._accumulate_hooks,
+            )
     counted = {id(t._counter): place for place, t in enumerate(inside)}
     used = {id(t._counter) for t, _, _ in recorder.lifted.values() if _uses(recorder, t)}
     entry.counters = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter, is_
 from typing import Any
 
@@ -20,7 +20,6 @@ from minigrad.compiler.record import Recorder
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_map
 
-_GUARDED = ("_array", "_requires_grad", "_hooks", "_accumulate_hooks")
 _MAX_PROGRAMS = 8  # forward parts whose backward part may still follow
 
 
@@ -55,7 +54,7 @@ class Entry:
 
     inputs: (number of the argument, its array in the recording, whether the step writes it).
     outputs: per leaf of the result (kind, value), see `capture`. gradients: (leaf, its new `.grad`
-        as an array or None). guarded: (tensor, its array, requires_grad, its hooks).
+        as an array or None). expected: by the name of an attribute, tensors and what it is of each.
     """
 
     def __init__(self, recorder: Recorder, watch: Watch) -> None:
@@ -67,18 +66,23 @@ class Entry:
         self.slopes: list[tuple[Tensor | int, np.ndarray | None]] = []
         self.seeds: list[np.ndarray] = []
         self.gradients: list[tuple[Tensor | int, np.ndarray | None]] = []
-        self.wanted: list[tuple[Tensor, Tensor | None]] = []
-        self.guarded: list[tuple[Tensor, np.ndarray, bool, Any, Any]] = []
-        self.expected: list[tuple[Callable, list[Tensor], list]] = []  # of attributes, from these
+        self.expected: dict[str, tuple[list[Tensor], list]] = {}
         self.counters: list[tuple[list | int, int]] = []  # an argument's by its number
         self.fused = 0
         self.layout: Any = None
         self.programs: list[Instance] = []
 
+    def expect(self, tensor: Tensor, **attributes: Any) -> None:
+        """It is valid while a tensor has these attributes."""
+        for name, value in attributes.items():
+            tensors, values = self.expected.setdefault(name, ([], []))
+            tensors.append(tensor)
+            values.append(value)
+
     def valid(self) -> bool:
         """Whether what it depends on is as it was."""
-        for get, tensors, values in self.expected:
-            if not all(map(is_, map(get, tensors), values)):
+        for name, (tensors, values) in self.expected.items():
+            if not all(map(is_, map(attrgetter(name), tensors), values)):
                 return False
         for again, value in self.recorder.numbers.conditions:
             if again() != value:
@@ -97,10 +101,6 @@ class Entry:
 
     def describe(self) -> None:
         """Let go of the memory of the recording."""
-        for names, found in ((_GUARDED, self.guarded), (("_grad",), self.wanted)):
-            tensors, *columns = map(list, zip(*found, strict=True)) if found else [[]]
-            for name, values in zip(names, columns):
-                self.expected.append((attrgetter(name), tensors, values))
         memory = self.recorder.memory
         place = memory.described
         for call in itertools.chain(*self.parts):
@@ -147,8 +147,8 @@ class Entry:
         for counter, count in self.counters:
             own = arguments[counter]._counter if isinstance(counter, int) else counter
             own[0] += count
-        for leaf, grad in found.gradients:
-            target: Any = arguments[leaf] if type(leaf) is int else leaf
+        targets = self._targets(found.gradients, arguments)
+        for target, (_, grad) in zip(targets, found.gradients, strict=True):
             target._grad = grad
         results: list[Any] = []
         node = None
@@ -167,12 +167,12 @@ class Entry:
         return results[0] if self.tree is None else _rebuilt(self.tree, results)
 
     @staticmethod
-    def _target(leaf: Tensor | int, arguments: list[Tensor]) -> Tensor:
-        """A leaf, which may be an argument of this call."""
-        return arguments[leaf] if isinstance(leaf, int) else leaf
+    def _targets(pairs: list[tuple], arguments: list[Tensor]) -> list[Tensor]:
+        """The leaves that come first in pairs, some of which are arguments of this call."""
+        return [arguments[leaf] if type(leaf) is int else leaf for leaf, _ in pairs]
 
     def _node(self, program: Program, arguments: list[Tensor]) -> CompiledNode:
-        targets = [self._target(t, arguments) for t, _ in self.slopes]
+        targets = self._targets(self.slopes, arguments)
         node = CompiledNode(
             tuple([edge(t) for t in targets]), tuple([(s.shape, s.dtype) for s in self.seeds])
         )
