@@ -272,19 +272,20 @@ def edge(tensor: Tensor) -> tuple | None:
     return (tensor, 0) if node is None else (node, tensor._index)
 
 
-def edges_of(inputs: Sequence) -> tuple | None:
-    """The edges of a node with these inputs (what is no tensor has none); None if no input requires
-    a gradient."""
+def edges_of(inputs: Sequence) -> tuple[tuple, int]:
+    """The edges of a node with these inputs (what is no tensor has none), and which of the inputs
+    require a gradient, as bits."""
     edges: list[tuple | None] = []
-    found = False
+    needs, bit = 0, 1
     for t in inputs:
         if isinstance(t, Tensor) and (t._requires_grad if t._view is None else t.requires_grad):
             node = t._node
             edges.append((t, 0) if node is None else (node, t._index))
-            found = True
+            needs += bit
         else:
             edges.append(None)
-    return tuple(edges) if found else None
+        bit += bit
+    return tuple(edges), needs
 
 
 def alias(tensor: Tensor) -> Tensor:
@@ -505,8 +506,8 @@ class Op:
         if unusual and mode.observer is not None:
             mode.observer(cls, inputs, attrs, outputs[:1] if cls.first_only else outputs)
         if mode.enabled:
-            edges = edges_of(inputs)
-            if edges is not None:
+            edges, needs = edges_of(inputs)
+            if needs:
                 cls.record(inputs, attrs, edges, outputs)
         return outputs if several else outputs[0]
 

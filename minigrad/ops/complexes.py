@@ -15,7 +15,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
-from minigrad.autograd.node import Op, named
+from minigrad.autograd.node import Op, edges_of, named
 from minigrad.backends import array_module
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
 from minigrad.ops.views import ViewOp
@@ -59,7 +59,10 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
     result = xp.asarray(result, bool if op.expr.result == "bool" else dtype)
     tensor = wrap(result)
     if mode.enabled and op.expr.grads:
-        op.record(args, params, dtype, tensor, named(ComplexNode, op.grad_name))
+        edges, needs = edges_of(args)
+        if needs:
+            kind = named(ComplexNode, op.grad_name)
+            op.record(args, params, dtype, edges, needs, tensor, kind)
     return tensor
 
 

@@ -269,8 +269,10 @@ class Pointwise:
                     tracked = True
             else:
                 arrays.append(a)
-        if _targets and (target := _target.tensor) is not None and self._may_write(target, args):
-            return self._onto(target, args, arrays, params)
+        if _targets and (target := _target.tensor) is not None:
+            edges, needs = edges_of(args) if mode.enabled else ((), 0)
+            if self._may_write(target, args, needs):
+                return self._onto(target, args, arrays, params, edges, needs)
         found = None
         if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active
@@ -279,10 +281,12 @@ class Pointwise:
             return self._first(args, arrays, params)
         tensor = wrap(found)
         if tracked and mode.enabled:
-            self.record(args, params, found.dtype, tensor)
+            edges, needs = edges_of(args)
+            if needs:
+                self.record(args, params, found.dtype, edges, needs, tensor)
         return tensor
 
-    def _may_write(self, target: Tensor, args: tuple) -> bool:
+    def _may_write(self, target: Tensor, args: tuple, needs: int) -> bool:
         """Whether the result may take the memory of an argument, `target`: its old value isn't
         needed any more, and no other argument shares that memory."""
         array, given = target._array, False
@@ -297,14 +301,15 @@ class Pointwise:
                 return False
         if not given or not getattr(array.flags, "writeable", True):
             return False
-        edges = edges_of(args) if mode.enabled else None
-        if edges is None:
+        if not needs:
             return True
-        plan = self._plan(sum(1 << i for i, edge in enumerate(edges) if edge is not None))
+        plan = self._plan(needs)
         kept = any(args[i] is target for i in plan.kept)
         return not kept and not (plan.kept_outputs and target._view is not None)
 
-    def _onto(self, target: Tensor, args: tuple, arrays: list, params: tuple) -> Tensor:
+    def _onto(
+        self, target: Tensor, args: tuple, arrays: list, params: tuple, edges: tuple, needs: int
+    ) -> Tensor:
         """As a call, into the memory of `target`."""
         _target.tensor = None
         array, active = target._array, dispatch.active
@@ -312,12 +317,10 @@ class Pointwise:
         if found is None:
             return self._first(args, arrays, params, target)
         target._counter[0] += 1
-        if not mode.enabled:
+        if not needs:
             return target
-        if target._view is not None:
-            target._view.version += 1  # its node is still the one to record
         tensor = alias(target)
-        self.record(args, params, found.dtype, tensor)
+        self.record(args, params, found.dtype, edges, needs, tensor)
         return target if tensor._node is None else tensor
 
     def _first(
@@ -363,7 +366,9 @@ class Pointwise:
         if mode.observer is not None:
             mode.observer(self, args, {"params": params, "dtype": dtype}, (tensor,))
         if mode.enabled:
-            self.record(args, params, dtype, tensor)
+            edges, needs = edges_of(args)
+            if needs:
+                self.record(args, params, dtype, edges, needs, tensor)
         return tensor
 
     def _plain_dtype(self, arrays: list) -> np.dtype | None:
@@ -384,28 +389,20 @@ class Pointwise:
         args: tuple,
         params: tuple,
         dtype: np.dtype,
+        edges: tuple,
+        needs: int,
         tensor: Tensor,
         kind: type[PointwiseNode] | None = None,
     ) -> None:
-        """Add a call to the graph as a node of a kind, if an input requires a gradient that the
-        line has."""
-        edges: list[tuple | None] = []  # as `edges_of`
-        needs, bit = 0, 1
-        for t in args:
-            if isinstance(t, Tensor) and (t._requires_grad if t._view is None else t.requires_grad):
-                source = t._node
-                edges.append((t, 0) if source is None else (source, t._index))
-                needs += bit
-            else:
-                edges.append(None)
-            bit += bit
+        """Add a call to the graph as a node of a kind, if the line has a gradient of the inputs
+        that need one (`edges_of`)."""
         plan = self._plans.get(needs) or self._plan(needs)
         if not plan.derivatives:
             return
         node: Any = new(self.node if kind is None else kind)
         node.op, node.plan, node.outputs = self, plan, plan.kept_outputs
         node.attrs = {"params": params, "dtype": dtype}
-        record(node, tuple(edges), plan.of(args), (tensor,))
+        record(node, edges, plan.of(args), (tensor,))
 
     def forward(self, *arrays: Any, params: tuple, dtype: np.dtype) -> Any:
         """The result from arrays and numbers, in the compute dtype."""
