@@ -10,7 +10,7 @@ import numpy as np
 from kernels.cuda_c.common import Kernel, family, scalar_type, source
 from kernels.cuda_c.tensor_map import BOX, tensor_map
 from kernels.launchers.common import BLOCKS, ceil_div, compute_dtype
-from kernels.launchers.matmul import Product
+from kernels.launchers.matmul import THIN, Product
 
 _kernel, _async_kernel = family("matmul.cu"), family("matmul_async.cu")
 _tensor_kernel, _mma_kernel = family("matmul_tensor.cu"), family("matmul_mma.cu")
@@ -48,7 +48,7 @@ GPU_BUFFERED = Tile(128, 128, 8, 16, 16)  # of six, the fastest on an H200 (benc
 # Of `sliced`, with the number of slices, the largest first; of twelve, the fastest on an H100 for
 # products of 640 to 1024, of 512, and of fewer rows and columns.
 SLICED = ((Tile(64, 64, 8, 4, 16), 2), (Tile(32, 64, 4, 4, 16), 2), (Tile(16, 32, 4, 4, 16), 4))
-_TERMS = 64  # of a part, a multiple of what the slices of a block take at once
+_TERMS = 64  # of a part, a multiple of what a block of `sliced` or `mma_sync` takes at once
 ENOUGH = 100  # blocks of a tile, of which smaller ones would make more
 CPU_TALL, CPU_FLAT = Tile(64, 64, 8, 16, 32), Tile(16, 64, 8, 16, 32)
 
@@ -182,7 +182,7 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     if version == "sliced":
         tile, slices = _sliced_tile(z, m, n)
         grid = (ceil_div(n, tile.tn), ceil_div(m, tile.tm), z)
-        sliced = _async_kernel(version, (0,), (*flags, *tile, slices), _sliced_arguments)
+        sliced = _async_kernel(version, (0,), (*flags, *tile, slices), _arguments_in_place)
         return sliced, grid, tile.threads * slices
     tile = _pick_tile(version, acc_t, m, n, gpu)
     if version in ("warp_tile", "double_buffer") and not gpu:
@@ -212,9 +212,12 @@ def _configure_tensor_core(version: str, flags, z: int, m: int, n: int, gpu: boo
         tn = 256 if blocks(128, 256) >= 128 else 128
         kernel = _wgmma_kernel(version, (0,), (*flags, tn), _mapped_arguments, _RING)
         return kernel, (ceil_div(n, tn), ceil_div(m, 128), z), 384
-    large = gpu and blocks(128, 128) >= 64
-    tile, warp = ((128, 128), (64, 32)) if large else ((64, 64), (32, 32))
-    kernel = _mma_kernel(version, (0, 3), (*flags, *tile, *warp), _arguments)
+    tile, warp = (64, 64), (32, 32)
+    if m <= THIN:
+        tile, warp = (THIN, 128), (THIN, 32)
+    elif gpu and min(m, n) > 64 and blocks(128, 128) >= 64:
+        tile, warp = (128, 128), (64, 32)
+    kernel = _mma_kernel(version, (0, 3), (*flags, *tile, *warp), _arguments_in_place)
     threads = 32 * (tile[0] // warp[0]) * (tile[1] // warp[1])
     return kernel, (ceil_div(n, tile[1]), ceil_div(m, tile[0]), z), threads
 
@@ -226,8 +229,9 @@ def _mapped_arguments(a, b, bias, c):
     return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
 
 
-def _sliced_arguments(a, b, bias, c):
-    """As `_arguments`; c has several parts of one product where neither operand has several."""
+def _arguments_in_place(a, b, bias, c):
+    """As `_arguments`, with the terms of a part: c has several parts of one product where neither
+    operand has several."""
     *arrays, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
     parts = len(c) if len(a) == len(b) == 1 else 1
     span = ceil_div(k, parts * _TERMS) * _TERMS

@@ -5,11 +5,12 @@
 // The tiles and their fragments are those of mma.cuh.
 #include "mma.cuh"
 
-// A block computes TM x TN results, a warp WM x WN of them.
+// A block computes TM x TN results, a warp WM x WN of them. Of one pair of matrices with a long k,
+// each of the grid's z makes the part of c over `span` terms, a multiple of TK.
 template <class T, class U, bool TA, bool TB, bool BIAS, int TM, int TN, int WM, int WN>
 __global__ void __launch_bounds__(TM / WM * (TN / WN) * 32)
-mma_sync(const T* a, const T* b, const T* bias, U* c, int m, int n, int k, long long stride_a,
-         long long stride_b) {
+mma_sync(const T* a, const T* b, const T* bias, U* c, int m, int n, int k, int span,
+         long long stride_a, long long stride_b) {
     constexpr int THREADS = TM / WM * (TN / WN) * 32, TK = 32, STAGES = 3;
     constexpr int COLS_A = TA ? TM : TK, COLS_B = TB ? TK : TN;
     __shared__ __align__(128) T a_tile[STAGES][TM * TK];
@@ -20,9 +21,10 @@ mma_sync(const T* a, const T* b, const T* bias, U* c, int m, int n, int k, long 
     b += blockIdx.z * stride_b;
     const bool packs_a = (TA ? m : k) % 8 == 0 && aligned16(a);
     const bool packs_b = (TB ? k : n) % 8 == 0 && aligned16(b);
-    const int steps = (k + TK - 1) / TK;
+    const int first = span < k ? blockIdx.z * span : 0;
+    const int steps = (min(k - first, span) + TK - 1) / TK;
     auto start = [&](int step) {
-        const int k0 = step * TK, slot = step % STAGES;
+        const int k0 = first + step * TK, slot = step % STAGES;
         if (step < steps) {
             if (TA) start_tile<TK, TM, THREADS>(a_tile[slot], a, k0, row0, k, m, packs_a, t);
             else start_tile<TM, TK, THREADS>(a_tile[slot], a, row0, k0, m, k, packs_a, t);

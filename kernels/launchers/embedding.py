@@ -224,6 +224,8 @@ def _axis(name: str, x, axis: int, index) -> int:
 
 def _part(x, shape, axis: int):
     """The corner of x that an index of `shape` reaches, whole along `axis`."""
+    if all(d == axis or n == x.shape[d] for d, n in enumerate(shape)):
+        return x
     return x[tuple(slice(None) if d == axis else slice(n) for d, n in enumerate(shape))]
 
 

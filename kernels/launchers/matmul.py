@@ -88,6 +88,7 @@ class Product(NamedTuple):
     tf32: bool = False  # whether float32 may be rounded to TF32
 
 
+IN_PLACE = ("sliced", "mma_sync")  # versions that make parts of a product in one launch
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
@@ -212,8 +213,8 @@ def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) ->
     if version == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
         return _split_matvec(dialect, product, False)
     count, part = _splits(dialect, version, product, biased)
-    if count > 1 and part == "sliced":
-        return _split_sliced(dialect, product, count)
+    if count > 1 and part in IN_PLACE:
+        return _split_in_place(dialect, part, product, count)
     return _split(dialect, part, count) if count > 1 else None
 
 
@@ -352,22 +353,25 @@ def _laid(x, transposed: bool):
 def _splits(
     dialect: Dialect, version: str, product: Product, biased: bool
 ) -> tuple[int, str | None]:
-    """Over how many blocks each sum is split, a number that divides k, and the version for that."""
+    """Over how many blocks each sum is split, and the version for that; a number that divides k
+    where that version takes the parts as a batch."""
     part = dialect.matmul.for_parts(version, product.dtype)
     if part is None:
         return 1, None
     flags = product.trans_a, product.trans_b, biased
     acc_t = dialect.matmul.accumulator(product.dtype)
     _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
-    if part == "sliced":
-        long = product.k >= LONG
-        return (splits(math.prod(grid), product.k, LEAST_TERMS) if long else 1), part
-    in_place = (product.m <= THIN and not product.trans_b) or (
+    if part in IN_PLACE:
+        thin = part == "mma_sync" and min(product.m, product.n) <= THIN
+        if product.k < LONG and not thin:
+            return 1, part
+        enough = FEW_BLOCKS + 1 if version == "wgmma" else BLOCKS // 2
+        wanted = BLOCKS if part == "sliced" else 2 * BLOCKS
+        return splits(math.prod(grid), product.k, LEAST_TERMS, enough, wanted), part
+    uncopied = (product.m <= THIN and not product.trans_b) or (
         product.n <= THIN and product.trans_a
     )
-    enough = BLOCKS // 2 if in_place else FEW_BLOCKS + 1
-    if part == "mma_sync" and not in_place and product.k < LONG:
-        return 1, part
+    enough = BLOCKS // 2 if uncopied else FEW_BLOCKS + 1
     most = splits(math.prod(grid), product.k, LEAST_TERMS, enough)
     return next((s for s in range(most, 1, -1) if product.k % s == 0), 1), part
 
@@ -415,18 +419,18 @@ def _split_matvec(dialect: Dialect, product: Product, forced: bool):
     return product_of
 
 
-def _split_sliced(dialect: Dialect, product: Product, parts: int):
-    """The function of (a, b, bias) that returns c, the sum of `parts` by one launch of `sliced`."""
+def _split_in_place(dialect: Dialect, version: str, product: Product, parts: int):
+    """The function of (a, b, bias) that returns c, the sum of `parts` by one launch."""
     m, n, dtype = product.m, product.n, product.dtype
-    flags = product.trans_a, product.trans_b, False
+    flags, wide = (product.trans_a, product.trans_b, False), compute_dtype(dtype)
     acc_t = dialect.matmul.accumulator(dtype)
     run = launcher(
-        "matmul", "sliced", *dialect.matmul.configure("sliced", acc_t, flags, parts, m, n, True)
+        "matmul", version, *dialect.matmul.configure(version, acc_t, flags, parts, m, n, True)
     )
 
     def product_of(operands):
         a, b, bias = operands
-        sums, shape = empty((parts, m, n), dtype, a), (*a.shape[:-1], n)
+        sums, shape = empty((parts, m, n), wide, a), (*a.shape[:-1], n)
         rows = _stack(a if product.trans_a else a.reshape(m, -1), (), product.trans_a)
         run(rows, _stack(b, (), product.trans_b), empty(0, dtype, a), sums)
         return _added_up(dialect, sums, bias, dtype).reshape(shape)

@@ -30,6 +30,7 @@ def elements_at_true(x: Any, mask: Any) -> Any:
 
 def without_repeats(x: Any) -> Any:
     """The elements of a vector on a GPU that differ from the one before."""
-    first = array_module(x).ones(x.size, bool)
+    first = array_module(x).empty(x.size, bool)
+    first[:1] = True
     dispatch.active.pointwise(TABLE["ne"], x[1:], x[:-1], out=first[1:])
     return elements_at_true(x, first)

@@ -19,6 +19,7 @@ from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
@@ -374,7 +375,7 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     indices = reduce(f"arg{name}", x, place, True)
     in_place = on_gpu(x._array) and x._array.flags.c_contiguous
     if in_place or (mode.enabled and x.requires_grad):
-        values = x.gather(place, indices)
+        values = Pick.apply(x, indices, dim=place)
         values = values if keepdim else values.squeeze(place)
     else:
         values = reduce(name, x, place, keepdim)

@@ -507,7 +507,10 @@ def unique(
         return tuple(given) if len(given) > 1 else given[0]
     dim = axis if dim is None else dim
     if dim is None and not (return_inverse or return_counts) and runs_on_gpu(array):
-        values = array_module(array).sort(_by_bits(array).reshape(-1))
+        values = _by_bits(array)
+        values = input.detach().clone()._array if values is array else values
+        values = values.reshape(-1)  # contiguous, and nobody else's
+        values.sort()
         return wrap(without_repeats(values))
     # NumPy sorts halves with NaN wrong on some processors
     wide = np.float32 if array.dtype == np.float16 else array.dtype

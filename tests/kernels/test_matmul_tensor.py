@@ -20,12 +20,14 @@ import minigrad
 from kernels import raw_module
 from kernels.cuda_c.common import source
 from kernels.host import launch
+from kernels.launchers.common import Dialect
 from kernels.launchers.matmul import Product
 from kernels.support.errors import CompileError, KernelError
 from tests.kernels.helpers import BFLOAT16, assert_close, normal, put, wide
 
 cuda_c = importlib.import_module("kernels.cuda_c.matmul")
-F16 = np.dtype(np.float16)
+launchers = importlib.import_module("kernels.launchers.matmul")
+F16, CUDA_C = np.dtype(np.float16), Dialect("kernels.cuda_c")
 
 
 def stored(x: np.ndarray, transposed: bool) -> np.ndarray:
@@ -55,6 +57,35 @@ def test_mma_sync_cuda_c(layout, rng, monkeypatch):
     a, b = stored(a, layout[0] == "t"), stored(b, layout[1] == "t")
     check(a, b, normal(rng, 24, F16), version="mma_sync")
     check(a, b[0], normal(rng, 24, F16), version="mma_sync")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_parts_of_a_long_sum_by_mma_sync_cuda_c(layout, rng):
+    """Parts that end with k, that are shorter, and that are empty."""
+    for m, k, n, parts in [(1, 264, 136, 4), (16, 200, 64, 3), (17, 129, 72, 3), (40, 257, 16, 2)]:
+        a = stored(normal(rng, (m, k), F16), layout[0] == "t")
+        b = stored(normal(rng, (k, n), F16), layout[1] == "t")
+        bias, trans = normal(rng, n, F16), [x == "t" for x in layout]
+        product = Product(F16, m, n, k, trans[0], trans[1] or n == 1, (9, 0))
+        run = launchers._split_in_place(CUDA_C, "mma_sync", product, parts)
+        for given in (None, bias):
+            y = run((a, b, given))
+            scale = np.abs(wide(a)) @ np.abs(wide(b)) + 1
+            expected = wide(a) @ wide(b) + (0 if given is None else wide(bias))
+            assert y.dtype == F16 and y.shape == (m, n)
+            assert_close(y, expected, scale, terms=k)
+
+
+def test_few_rows_are_split_over_the_blocks_of_a_gpu_cuda_c():
+    def parts(m: int, n: int, k: int, trans_b: bool = True) -> int:
+        product = Product(F16, m, n, k, False, trans_b, (9, 0))
+        return launchers._splits(CUDA_C, cuda_c.pick(product), product, False)[0]
+
+    assert parts(16, 4096, 4096) == parts(16, 4096, 4096, False) == 16
+    assert parts(64, 4096, 4096) == 9
+    assert parts(16, 4096, 1024) == 4  # few rows: for however short a sum
+    assert parts(64, 4096, 1024) == parts(16, 32768, 4096) == 1
+    assert parts(512, 512, 2048) == 8 and parts(1024, 1024, 4096) == 1  # by wgmma
 
 
 def test_tf32_rounds_to_nearest_cuda_c(rng):
@@ -279,6 +310,10 @@ def test_on_a_gpu(version, layout, rng):
             check(a, b, normal(rng, n, dtype), "gpu", version)
             if z > 1:
                 check(a, b[0], None, "gpu", version)
+        if version == "mma_sync":  # parts of few rows
+            a = stored(normal(rng, (5, 2056), dtype), layout[0] == "t")
+            b = stored(normal(rng, (2056, 136), dtype), layout[1] == "t")
+            check(a, b, normal(rng, 136, dtype), "gpu")
 
 
 def test_tensor_maps_as_the_driver_is_asked_for_them(monkeypatch):
