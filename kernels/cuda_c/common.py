@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels.cuda_c.tensor_map import is_map, map_at
 from kernels.host import RawKernel, RawModule
 from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import compute_dtype
@@ -111,12 +112,15 @@ class Kernel:
 
     def repeat_on_gpu(self, grid, block, args, source) -> Callable[[tuple], None] | None:
         """As that of a kernel in Python (`kernels.simt.backend.gpu_launch.repeat`); None where what
-        changes from launch to launch does not come as it is passed, such as an address in a map."""
+        changes from launch to launch does not come as it is passed, nor as a map in its place."""
         given = list(self.arguments(*args))
-        if any(source(arg) and not any(_is_same(arg, v) for v in given) for arg in args):
-            return None
-        sources, function = [source(arg) for arg in given], self.instance(*args).on_gpu()
-        return function.repeat(grid, block, self.shared, given, sources)
+        maps = {i: map_at(args[i]) for i, v in enumerate(given) if is_map(v)}
+        for i, arg in enumerate(args):
+            if source(arg) and i not in maps and not any(_is_same(arg, v) for v in given):
+                return None
+        sources = [source(args[i] if i in maps else v) for i, v in enumerate(given)]
+        function = self.instance(*args).on_gpu()
+        return function.repeat(grid, block, self.shared, given, sources, maps)
 
     def _bound(self, run: Callable[[Sequence], None]) -> Callable[..., None]:
         arguments = self.arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,8 @@ _NEEDS = {
     "mma_sync": (_HALVES, (8, 0)),
     "wgmma": (_HALVES, (9, 0)),
 }
-_RING = 24 * BOX * BOX * 2 + 1024  # bytes of shared memory of wgmma's, 1024 to align it
+# Of `wgmma`, warpgroups with 64 rows each, columns, and from how many blocks on, the largest first.
+WGMMA = ((2, 256, 128), (2, 128, 100), (1, 128, 100), (1, 64, 0))
 
 
 class Tile(NamedTuple):
@@ -106,7 +108,7 @@ def pick(product: Product) -> str:
     wanted = ("wgmma", "mma_sync", "tensor_core")
     if compute_dtype(product.dtype) == product.dtype:
         wanted = _for_wide(product)
-    elif min(m, n) < 2 * BOX:  # most of a block of wgmma's would be outside
+    elif min(m, n) < 2 * BOX and k < 8 * BOX:  # a block of wgmma's would wait for its first tiles
         wanted = wanted[1:]
     fit = (version for version in wanted if cc and not _refusal(version, product))
     return next(fit, "vectorised")
@@ -126,7 +128,7 @@ def for_parts(version: str, dtype: np.dtype) -> str | None:
     """The version that computes parts of the sums of one, in what they are summed in; None where
     there is none."""
     if compute_dtype(dtype) != dtype:
-        return "mma_sync" if version in ("mma_sync", "wgmma") else None
+        return version if version in ("mma_sync", "wgmma") else None
     ours = ("coalesced", "vectorised", "double_buffer", "sliced", "tensor_core_tf32")
     return version if version in ours else None
 
@@ -205,28 +207,46 @@ def _configure_tensor_core(version: str, flags, z: int, m: int, n: int, gpu: boo
         grid = (ceil_div(n, 64), ceil_div(m, 64), z)
         return kernel("tensor_core", (0,), flags, _arguments), grid, 128
 
-    def blocks(tm: int, tn: int) -> int:
-        return ceil_div(m, tm) * ceil_div(n, tn) * z
-
     if version == "wgmma":
-        tn = 256 if blocks(128, 256) >= 128 else 128
-        kernel = _wgmma_kernel(version, (0,), (*flags, tn), _mapped_arguments, _RING)
-        return kernel, (ceil_div(n, tn), ceil_div(m, 128), z), 384
+        return _configure_wgmma(flags, z, m, n)
     tile, warp = (64, 64), (32, 32)
     if m <= THIN:
         tile, warp = (THIN, 128), (THIN, 32)
-    elif gpu and min(m, n) > 64 and blocks(128, 128) >= 64:
+    elif gpu and min(m, n) > 64 and ceil_div(m, 128) * ceil_div(n, 128) * z >= 64:
         tile, warp = (128, 128), (64, 32)
     kernel = _mma_kernel(version, (0, 3), (*flags, *tile, *warp), _arguments_in_place)
     threads = 32 * (tile[0] // warp[0]) * (tile[1] // warp[1])
     return kernel, (ceil_div(n, tile[1]), ceil_div(m, tile[0]), z), threads
 
 
+def _configure_wgmma(flags, z: int, m: int, n: int):
+    """As `configure`. A ring of 24 boxes fills a multiprocessor's shared memory; where there are
+    more blocks than multiprocessors, two small ones share it."""
+
+    def grid(groups: int, tn: int) -> tuple[int, int, int]:
+        return ceil_div(n, tn), ceil_div(m, 64 * groups), z
+
+    def fits(groups: int, tn: int, least: int) -> bool:
+        return prod(grid(groups, tn)) >= least and m > 64 * (groups - 1)
+
+    groups, tn, _ = next(row for row in WGMMA if fits(*row))
+    shares = groups == 1 and prod(grid(groups, tn)) > BLOCKS // 2
+    ring = groups, tn, (12 if shares else 24) // (groups + tn // BOX)
+    constants, shared = (*flags, *ring), ring_bytes(*ring)
+    kernel = _wgmma_kernel("wgmma", (0, 3), constants, _mapped_arguments, shared)
+    return kernel, grid(groups, tn), 128 + 128 * groups
+
+
+def ring_bytes(groups: int, tn: int, stages: int) -> int:
+    """Bytes of shared memory for the ring of `wgmma`, of which 1024 align it."""
+    return stages * (groups + tn // BOX) * BOX * BOX * 2 + 1024
+
+
 def _mapped_arguments(a, b, bias, c):
     """As `_arguments`, with maps for the copy engine: it reads at multiples of 16 bytes."""
     a, b = (x.copy() if x.data.ptr % 16 else x for x in (a, b))
-    _, _, _, _, m, n, k, stride_a, stride_b = _arguments(a, b, bias, c)
-    return tensor_map(a), tensor_map(b), bias, c, m, n, k, stride_a > 0, stride_b > 0
+    *_, m, n, k, span, stride_a, stride_b = _arguments_in_place(a, b, bias, c)
+    return tensor_map(a), tensor_map(b), bias, c, m, n, k, span, stride_a > 0, stride_b > 0
 
 
 def _arguments_in_place(a, b, bias, c):

@@ -3,13 +3,14 @@
 // come as maps for the copy engine, and their rows in memory are multiples of 16 bytes.
 //
 // One thread of the first warpgroup, the producer, tells the copy engine which tiles to fetch into
-// a ring of STAGES slots; two warpgroups multiply them (`wgmma` reads shared memory by itself) and
-// keep 64 x TN results each, in the registers that the producer gives up. A slot's barrier `full`
+// a ring of STAGES slots; GROUPS warpgroups multiply them (`wgmma` reads shared memory by itself) and
+// keep 64 x TN results each, two of them in the registers that the producer gives up. (One leaves
+// room for a second block, where a product has few results.) A slot's barrier `full`
 // says that its bytes have come, `empty` that all warps have read them. The products of a step run
 // while those of the next are issued and the copy engine fills the other slots: a warpgroup waits for
 // a group of products, and gives its slot back, only when the next group is on its way.
 //
-// A slot has boxes of 64 x 64 elements, 2 of a and TN / 64 of b, each as it lies in memory: 64 rows
+// A slot has boxes of 64 x 64 elements, GROUPS of a and TN / 64 of b, each as it lies in memory: 64 rows
 // of 128 bytes whose packs of 16 bytes change places by XOR with the row (the 128-byte swizzle of
 // the copy engine and of `wgmma`; PTX ISA, "Shared Memory Matrix Layout").
 #include "matmul.cuh"
@@ -38,20 +39,23 @@ __device__ __forceinline__ void load_boxes(unsigned char* to, const TensorMap& m
     }
 }
 
-// Block (384), grid (n / TN, m / 128, z); dynamic shared memory for the ring, see STAGES.
-template <class T, bool TA, bool TB, bool BIAS, int TN>
-__global__ void __launch_bounds__(384, 1)
+// Block (128 + 128 * GROUPS), grid (n / TN, m / (64 * GROUPS), z); dynamic shared memory for the ring.
+// Of one pair of matrices with a long k, each z makes the part of c over `span` terms, a multiple of
+// BOX.
+template <class T, class U, bool TA, bool TB, bool BIAS, int GROUPS, int TN, int STAGES>
+__global__ void __launch_bounds__(128 + 128 * GROUPS, 3 - GROUPS)
 wgmma(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
-      const T* bias, T* c, int m, int n, int k, bool batch_a, bool batch_b) {
-    constexpr int TM = 128, A_BYTES = TM / BOX * BOX_BYTES, B_BYTES = TN / BOX * BOX_BYTES;
-    constexpr int STAGES = 24 * BOX_BYTES / (A_BYTES + B_BYTES), WARPS = 8;  // that multiply
+      const T* bias, U* c, int m, int n, int k, int span, bool batch_a, bool batch_b) {
+    constexpr int TM = BOX * GROUPS, A_BYTES = GROUPS * BOX_BYTES, B_BYTES = TN / BOX * BOX_BYTES;
+    constexpr int WARPS = 4 * GROUPS;  // that multiply
     extern __shared__ unsigned char memory[];
     __shared__ unsigned long long full[STAGES], empty[STAGES];
     // The swizzle is a matter of addresses: the ring begins at a multiple of 1024.
     unsigned char* ring = memory + (0u - shared_address(memory)) % 1024;
     const int t = threadIdx.x, row0 = blockIdx.y * TM, col0 = blockIdx.x * TN;
     const int group = __shfl_sync(FULL_WARP, t / 128, 0);  // which the compiler sees is the warp's
-    const int steps = (k + BOX - 1) / BOX;
+    const int first = span < k ? blockIdx.z * span : 0;
+    const int steps = (min(k - first, span) + BOX - 1) / BOX;
     if (t == 0) {
         for (int i = 0; i < STAGES; ++i) {
             barrier_init(&full[i], 1);
@@ -61,21 +65,20 @@ wgmma(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap
     }
     __syncthreads();
     if (group == 0) {
-        keep_registers<40>();
+        if (GROUPS > 1) keep_registers<40>();
         if (t == 0) {
             for (int step = 0; step < steps; ++step) {
-                const int slot = step % STAGES, turn = step / STAGES;
+                const int slot = step % STAGES, turn = step / STAGES, k0 = first + step * BOX;
                 unsigned char* to = ring + slot * (A_BYTES + B_BYTES);
                 barrier_wait(&empty[slot], (turn + 1) % 2);  // read in the turn before
                 barrier_expect(&full[slot], A_BYTES + B_BYTES);
-                load_boxes<TM, TA>(to, a_map, row0, step * BOX, batch_a ? blockIdx.z : 0,
-                                   &full[slot]);
-                load_boxes<TN, !TB>(to + A_BYTES, b_map, col0, step * BOX, batch_b ? blockIdx.z : 0,
+                load_boxes<TM, TA>(to, a_map, row0, k0, batch_a ? blockIdx.z : 0, &full[slot]);
+                load_boxes<TN, !TB>(to + A_BYTES, b_map, col0, k0, batch_b ? blockIdx.z : 0,
                                     &full[slot]);
             }
         }
     } else {
-        await_registers<232>();
+        if (GROUPS > 1) await_registers<232>();
         float sum[TN / 2] = {};
         for (int step = 0; step < steps; ++step) {
             const int slot = step % STAGES, turn = step / STAGES;

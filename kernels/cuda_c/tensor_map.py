@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,6 +26,17 @@ def tensor_map(x) -> np.ndarray:
     The array must begin, and its rows follow each other, at multiples of 16 bytes.
     """
     return encode(x.data.ptr, x.shape, x.dtype.name)
+
+
+def is_map(value) -> bool:
+    """Whether an argument of a kernel is a map."""
+    return isinstance(value, np.ndarray) and value.dtype == MAP
+
+
+def map_at(x) -> Callable[[int], bytes]:
+    """The bytes of `tensor_map`, for what lies at an address as x does."""
+    shape, dtype = x.shape, x.dtype.name
+    return lambda address: encode(address, shape, dtype).tobytes()
 
 
 @functools.lru_cache(maxsize=256)

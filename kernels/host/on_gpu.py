@@ -86,11 +86,12 @@ class OnGpu:
         return launch
 
     def repeat(
-        self, grid: Any, block: Any, shared_mem: int, args: Sequence, sources: Sequence
+        self, grid: Any, block: Any, shared_mem: int, args: Sequence, sources: Sequence, maps: dict
     ) -> Callable[[tuple], None]:
         """A function of values that launches as with `args`, but for arrays and numbers that come
         from these values: `sources` says for each argument which value that is and how many bytes
-        it lies behind the address of an array, or None."""
+        it lies behind the address of an array, or None. maps: by the number of an argument that is
+        a structure, its bytes as a function of that address."""
         from cuda.bindings import driver
 
         self._reserve(shared_mem)
@@ -100,9 +101,10 @@ class OnGpu:
         function = driver.CUfunction(self.function.kernel.ptr)
         launch = DriverLaunch(function, self.name, (*grid, *block), shared_mem, sizes)
         arrays, numbers = [], []
-        for kind, word, arg, found in zip(kinds, launch.starts, args, sources):
+        for i, (kind, word, arg, found) in enumerate(zip(kinds, launch.starts, args, sources)):
             if kind is None:
                 launch.write(word, arg.tobytes())
+                numbers += [(launch.mapper(word, maps[i], found[1]), found[0])] if found else []
             elif is_on_gpu(arg):
                 launch.buffer[word] = arg.data.ptr
                 arrays += [Address(word, *found)] if found else []

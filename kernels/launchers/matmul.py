@@ -62,7 +62,7 @@ VERSIONS = {
         "tensor_core": "16-bit elements: a warp multiplies 16 x 16 fragments (WMMA)",
         "tensor_core_tf32": "float32 rounded to TF32, 10 bits of mantissa (WMMA)",
         "mma_sync": "16-bit: mma.sync, ldmatrix, XOR swizzle, three cp.async stages",
-        "wgmma": "16-bit on Hopper: a producer with TMA feeds two warpgroups (wgmma)",
+        "wgmma": "16-bit on Hopper: a producer with TMA feeds one or two warpgroups (wgmma)",
         **MATVEC,
     },
 }
@@ -88,7 +88,13 @@ class Product(NamedTuple):
     tf32: bool = False  # whether float32 may be rounded to TF32
 
 
-IN_PLACE = ("sliced", "mma_sync")  # versions that make parts of a product in one launch
+# Versions that make parts of a product in one launch: how many blocks are enough for a GPU, and how
+# many are wanted with parts. (Of `wgmma` one block fits a multiprocessor, or two small ones.)
+IN_PLACE = {
+    "sliced": (BLOCKS // 2, BLOCKS),
+    "mma_sync": (BLOCKS // 2, 2 * BLOCKS),
+    "wgmma": (BLOCKS // 4 + 1, 128),
+}
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
@@ -363,11 +369,9 @@ def _splits(
     _, grid, _ = dialect.matmul.configure(version, acc_t, flags, 1, product.m, product.n, True)
     if part in IN_PLACE:
         thin = part == "mma_sync" and min(product.m, product.n) <= THIN
-        if product.k < LONG and not thin:
-            return 1, part
-        enough = FEW_BLOCKS + 1 if version == "wgmma" else BLOCKS // 2
-        wanted = BLOCKS if part == "sliced" else 2 * BLOCKS
-        return splits(math.prod(grid), product.k, LEAST_TERMS, enough, wanted), part
+        blocks = math.prod(grid) if product.k >= LONG or thin else 0
+        enough, wanted = IN_PLACE[part]
+        return splits(blocks, product.k, LEAST_TERMS, enough, wanted), part
     uncopied = (product.m <= THIN and not product.trans_b) or (
         product.n <= THIN and product.trans_a
     )
@@ -565,7 +569,8 @@ def _compiled(versions):
             yield call(version, 600, sizes[0], np.float16, "tt", False)
             yield call(version, 600, sizes[-1], np.float16, "nt", True)
         if version in _HALVES[1:]:  # their large tiles
-            yield call(version, 1200, 3328, np.float16, "nn", True)
+            for m, n in ((1200, 3328), (1200, 1400), (1000, 1000)):
+                yield call(version, m, n, np.float16, "nn", True)
 
 
 FAMILY = Family(

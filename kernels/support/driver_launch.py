@@ -80,6 +80,11 @@ class DriverLaunch:
         """Write a structure into the buffer."""
         ctypes.memmove(self._first + 8 * word, data, len(data))
 
+    def mapper(self, word: int, bytes_of: Callable[[int], bytes], offset: int) -> Callable:
+        """What writes the structure that `bytes_of` makes of the address `offset` bytes behind the
+        first of an array."""
+        return lambda value: self.write(word, bytes_of(value.data.ptr + offset))
+
     def writer(self, word: int, kind: str) -> Callable[[Any], None]:
         """What writes a number of a kind into the buffer: an integer, or a float of a dtype."""
         buffer = self.buffer

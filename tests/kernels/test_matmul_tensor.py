@@ -76,16 +76,31 @@ def test_parts_of_a_long_sum_by_mma_sync_cuda_c(layout, rng):
             assert_close(y, expected, scale, terms=k)
 
 
-def test_few_rows_are_split_over_the_blocks_of_a_gpu_cuda_c():
-    def parts(m: int, n: int, k: int, trans_b: bool = True) -> int:
-        product = Product(F16, m, n, k, False, trans_b, (9, 0))
+def test_long_sums_are_split_over_the_blocks_of_a_gpu_cuda_c():
+    def parts(m: int, n: int, k: int, trans_b: bool = True, cc: int = 8) -> int:
+        product = Product(F16, m, n, k, False, trans_b, (cc, 0))
         return launchers._splits(CUDA_C, cuda_c.pick(product), product, False)[0]
 
     assert parts(16, 4096, 4096) == parts(16, 4096, 4096, False) == 16
     assert parts(64, 4096, 4096) == 9
     assert parts(16, 4096, 1024) == 4  # few rows: for however short a sum
     assert parts(64, 4096, 1024) == parts(16, 32768, 4096) == 1
-    assert parts(512, 512, 2048) == 8 and parts(1024, 1024, 4096) == 1  # by wgmma
+    assert parts(16, 4096, 4096, cc=9) == 2 and parts(16, 4096, 1024, cc=9) == 1
+    assert parts(256, 512, 4096, cc=9) == 4 and parts(1024, 1024, 4096, cc=9) == 1
+
+
+def test_the_tiles_of_wgmma_cuda_c():
+    for z, m, n, tile in (
+        (1, 4096, 4096, (2, 256, 4)), (1, 1300, 1300, (2, 128, 6)), (1, 1024, 1024, (1, 128, 8)),
+        (1, 512, 512, (1, 64, 12)), (3, 16, 4096, (1, 64, 6)), (1, 16, 32768, (1, 128, 4)),
+    ):  # fmt: skip
+        kernel, (columns, rows, batch), threads = cuda_c._configure_wgmma((0, 0, 0), z, m, n)
+        assert kernel.constants[3:] == tile, (z, m, n)
+        assert (columns, rows, batch) == (-(-n // tile[1]), -(-m // (64 * tile[0])), z)
+        assert kernel.shared == cuda_c.ring_bytes(*tile) <= 227 * 1024 // (3 - tile[0]) or (
+            tile[2] > 6 and columns * rows * z <= 132
+        )
+        assert threads == 128 * (1 + tile[0])
 
 
 def test_tf32_rounds_to_nearest_cuda_c(rng):
@@ -101,8 +116,13 @@ def test_tf32_rounds_to_nearest_cuda_c(rng):
     assert np.abs(y - wide(a) @ wide(b)).max() > 1e-4
 
 
-MODELLED = ("wgmma<__half, 0, 0, 1, 128>", "wgmma<__half, 0, 1, 0, 128>",
-            "wgmma<__half, 1, 0, 1, 128>", "wgmma<__half, 1, 1, 0, 256>")  # fmt: skip
+# TA, TB, BIAS; groups, columns and stages of their tile
+MODELLED = {
+    f"wgmma<__half, {'__half' if len(row) == 6 else 'float'}, {', '.join(map(str, row[:6]))}>": row
+    for row in ((0, 0, 1, 2, 128, 6), (0, 1, 0, 2, 128, 6), (1, 0, 1, 2, 128, 6),
+                (1, 1, 0, 2, 256, 4), (0, 1, 1, 1, 64, 6), (1, 0, 0, 1, 128, 4),
+                (0, 0, 0, 1, 64, 12, "parts"), (1, 1, 0, 2, 128, 6, "parts"))
+}  # fmt: skip
 
 
 def over_the_model() -> tuple[str, str]:
@@ -118,28 +138,36 @@ def over_the_model() -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def modelled():
-    return raw_module("".join(over_the_model()), (), MODELLED)
+    return raw_module("".join(over_the_model()), (), tuple(MODELLED))
 
 
 def launch_wgmma(kernel, name, rng, z: int, m: int, n: int, k: int = 456):
     """What it computes, what it should, and the scale of errors; more steps than the ring has
-    slots, b shared by the batch."""
-    trans_a, trans_b, has_bias, tn = (int(x) for x in name[:-1].split(", ")[1:])
-    a, b = normal(rng, (z, m, k), F16), normal(rng, (1, k, n), F16)
-    bias, c = normal(rng, n, F16), np.full((z, m, n), np.nan, F16)
+    slots, b shared by the batch, or sums over parts of k."""
+    trans_a, trans_b, has_bias, *ring = MODELLED[name][:6]
+    in_parts = len(MODELLED[name]) > 6
+    a, b = normal(rng, (1 if in_parts else z, m, k), F16), normal(rng, (1, k, n), F16)
+    bias, c = normal(rng, n, F16), np.full((z, m, n), np.nan, np.float32 if in_parts else F16)
     lie = [stored(x, t).swapaxes(1, 2) if t else x for x, t in ((a, trans_a), (b, trans_b))]
     maps = [np.array([x.ctypes.data, *x.shape[::-1], *[0] * 12], np.uint64) for x in lie]
-    grid, args = (-(-n // tn), -(-m // 128), z), (*maps, bias, c, m, n, k, True, False)
-    kernel(grid, (384,), args, shared_mem=cuda_c._RING)
+    groups, tn, _ = ring
+    grid, span = (-(-n // tn), -(-m // (64 * groups)), z), 128 if in_parts else k
+    args = (*maps, bias, c, m, n, k, span, not in_parts, False)
+    kernel(grid, (128 + 128 * groups,), args, shared_mem=cuda_c.ring_bytes(*ring))
+    if in_parts:
+        first = wide(a[:, :, :span]) @ wide(b[:, :span])
+        assert_close(c[:1], first, np.abs(wide(a)) @ np.abs(wide(b)) + 4, terms=k)
+        c = c.sum(0, keepdims=True)
     expected = wide(a) @ wide(b) + has_bias * wide(bias)
     return c, expected, np.abs(wide(a)) @ np.abs(wide(b)) + 4
 
 
 @pytest.mark.parametrize("name", MODELLED)
 def test_model_of_wgmma_cuda_c(modelled, name, rng, monkeypatch):
-    """Partial tiles, boxes wholly outside."""
-    kernel, n = modelled.get_function(name), 133 if name.split(", ")[2] == "1" else 136
-    for order, batch in (("forward", 2), ("reversed", 1)):
+    """Partial tiles, boxes wholly outside; of parts a short one and an empty one."""
+    kernel, n = modelled.get_function(name), 133 if MODELLED[name][1] == 1 else 136
+    in_parts = len(MODELLED[name]) > 6
+    for order, batch in (("forward", 5 if in_parts else 2), ("reversed", 4 if in_parts else 1)):
         monkeypatch.setenv("MINIGRAD_THREAD_ORDER", order)
         assert_close(*launch_wgmma(kernel, name, rng, batch, 136, n), terms=456)
 
@@ -171,7 +199,7 @@ def faulty():
         assert right in kernel, fault
         texts[fault] = kernel.replace(right, wrong)
     spaces = [f"namespace fault{i} {{\n{text}\n}}\n" for i, text in enumerate(texts.values())]
-    names = [f"fault{i}::{MODELLED[0]}" for i in range(len(texts))]
+    names = [f"fault{i}::{next(iter(MODELLED))}" for i in range(len(texts))]
     module = raw_module(head + "".join(spaces), (), names)
     return {fault: module.get_function(name) for fault, name in zip(texts, names)}
 
@@ -179,7 +207,7 @@ def faulty():
 @pytest.mark.parametrize("fault", ["none", *FAULTS])
 def test_faults_in_wgmma_show_in_the_model_cuda_c(faulty, fault, rng):
     try:
-        assert_close(*launch_wgmma(faulty[fault], MODELLED[0], rng, 1, 64, 64), terms=456)
+        assert_close(*launch_wgmma(faulty[fault], next(iter(MODELLED)), rng, 1, 64, 64), terms=456)
     except (AssertionError, KernelError):
         assert fault != "none"
     else:
@@ -211,7 +239,8 @@ def test_the_version_that_ships():
         assert chosen(dtype, cc=(6, 1)) == "vectorised"
     assert chosen(F16, cc=(7, 5)) == "tensor_core"
     assert chosen(BFLOAT16, cc=(7, 5)) == "vectorised"  # no bfloat16 on its tensor cores
-    assert chosen(m=64) == chosen(n=64) == "mma_sync"
+    assert chosen(m=64) == chosen(n=64) == "wgmma"
+    assert chosen(m=64, k=504) == chosen(n=64, k=504) == "mma_sync"
     odd = {"nn": ("k", "n"), "nt": ("k",), "tn": ("m", "n"), "tt": ("m", "k")}  # rows in memory
     for layout, sizes in odd.items():
         for size in "mnk":
@@ -373,14 +402,15 @@ def test_what_cupy_is_told_of_a_launch_of_wgmma(monkeypatch):
     kernel, *configuration = cuda_c.configure("wgmma", "float", (0, 0, 1), 2, 128, 256, True)
     args = [x.view(OnGpu) for x in (a, b, bias, c)]
     kernel.bind_on_gpu(*configuration, *args)(*args)
-    assert made[1:] == [("-arch=sm_90a",), ("wgmma<__half, 0, 0, 1, 128>",), "90", False]
+    name = "wgmma<__half, __half, 0, 0, 1, 1, 64, 12>"
+    assert made[1:] == [("-arch=sm_90a",), (name,), "90", False]
     (grid, block, args, shared_mem), ring = launches[0], 24 * 64 * 64 * 2 + 1024
-    assert (grid, block) == ((2, 1, 2), (384,))
+    assert (grid, block) == ((4, 2, 2), (256,))
     assert shared_mem == function.max_dynamic_shared_size_bytes == ring <= 227 * 1024
     assert [x.dtype.itemsize for x in args[:2]] == [128, 128] and args[0].ndim == args[1].ndim == 0
     assert args[0]["opaque"][0] == 2 and args[1]["opaque"][0] == 1
-    assert args[4:] == (128, 256, 64, True, False)
-    assert [type(x) for x in args[4:]] == [np.int32] * 3 + [np.bool_] * 2
+    assert args[4:] == (128, 256, 64, 64, True, False)
+    assert [type(x) for x in args[4:]] == [np.int32] * 4 + [np.bool_] * 2
 
 
 @pytest.mark.needs("cuda.bindings")

@@ -124,7 +124,10 @@ MACHINE_CODE = {
     "tensor_core": ("LDG.E.128", "HMMA.16816.F32"),
     "tensor_core_tf32": ("LDG.E.128", "HMMA.1684.F32.TF32"),
     "mma_sync": ("LDGSTS.E.BYPASS.128", "LDSM.16.M88.4", "LDSM.16.MT88.4", "HMMA.16816.F32"),
-    "wgmma": ("UTMALDG.3D", "HGMMA.64x128x16.F32", "HGMMA.64x256x16.F32", "USETMAXREG", "SYNCS"),
+    "wgmma": (
+        *("UTMALDG.3D", "USETMAXREG", "SYNCS"),
+        *(f"HGMMA.64x{columns}x16.F32" for columns in (64, 128, 256)),
+    ),
 }
 
 

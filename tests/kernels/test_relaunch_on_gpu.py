@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 
@@ -191,7 +192,7 @@ def test_numbers_of_all_types_are_written_into_the_buffer():
     out = cupy.zeros(9, np.float64)
     first = (out[2:], 1, 2, True, 3, 4.0, 5.0, 6.0)
     sources = [(0, 16), *((n, 0) for n in range(1, 8))]
-    launch = kernel.repeat((1,), (1,), 0, first, sources)
+    launch = kernel.repeat((1,), (1,), 0, first, sources, {})
     for values in [
         (-7, -(2**40), False, 255, -0.1, 1e300, -0.5),
         (2**31 - 1, 5, True, 0, 3.5, 0.1, 2),
@@ -210,8 +211,8 @@ __global__ void put(T* x, Place place, T value) { place.x[place.at[1]] += x[plac
 
 
 def test_structures_stay_as_they_are_unless_they_hold_what_changes():
-    """A structure of numbers alone is part of a remembered launch; with an address in it, as in a
-    map for the copy engine, a launch cannot be remembered."""
+    """A structure of numbers alone is part of a remembered launch; with an address in it, a launch
+    cannot be remembered, unless it is a map for the copy engine."""
     import cupy
 
     from kernels.cuda_c.common import Kernel
@@ -232,11 +233,46 @@ def test_structures_stay_as_they_are_unless_they_hold_what_changes():
     assert out.get().tolist() == [1.0, 2.0, 4.5]
 
 
+MAPPED = """
+struct Map { unsigned long long opaque[16]; };
+__global__ void put(const Map map, float* out) { out[0] = ((const float*)map.opaque[0])[0]; }
+"""
+
+
+def test_maps_are_made_for_the_address_of_each_call(monkeypatch):
+    import cupy
+
+    from kernels.cuda_c import common
+    from kernels.cuda_c.tensor_map import MAP
+
+    def map_of(address):
+        found = np.zeros((), MAP)
+        found["opaque"][0] = address
+        return found
+
+    monkeypatch.setattr(common, "map_at", lambda x: lambda address: map_of(address).tobytes())
+    kernel = common.Kernel(MAPPED, "put", (), (), lambda x, out: (map_of(x.data.ptr), out))
+    x, y = (cupy.asarray(np.array([n, n + 1, n + 2], np.float32)) for n in (5, 1))
+    out, other = cupy.zeros(1, np.float32), cupy.zeros(1, np.float32)
+    for offset in (0, 4):
+        source = functools.partial(lambda at, arg: (0, at) if arg is x else (1, 0), offset)
+        launch = kernel.repeat_on_gpu((1,), (1,), (x, out), source)
+        for given, expected in ((x, 5), (y, 1)):
+            launch((given, other))
+            assert other.get().tolist() == [expected + offset // 4]
+    assert out.get().tolist() == [0]
+
+
 @pytest.mark.parametrize("n", [64, 256])
-def test_halves_of_each_call(rng, n):
+@pytest.mark.parametrize("backend", ["auto"], indirect=True)
+def test_halves_of_each_call(rng, n, backend):
     """Where a map of memory goes to the kernel (wgmma), each product is of its own operands."""
-    for _ in range(4):
+    kept = []
+    for _ in range(5):
         a, b = (rng.normal(size=(n, n)).astype(np.float16) for _ in range(2))
-        found = mg.tensor(a, device="cuda") @ mg.tensor(b, device="cuda")
+        kept.append([mg.tensor(x, device="cuda") for x in (a, b)])
+        found = kept[-1][0] @ kept[-1][1]
         expected = a.astype(np.float64) @ b.astype(np.float64)
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=2e-3, atol=2e-2)
+    arrays = (x._array for x in kept[0])
+    assert again(dispatch.named("matmul"), *arrays, None) is not None
