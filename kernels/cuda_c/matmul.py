@@ -27,8 +27,9 @@ _NEEDS = {
     "mma_sync": (_HALVES, (8, 0)),
     "wgmma": (_HALVES, (9, 0)),
 }
-# Of `wgmma`, warpgroups with 64 rows each, columns, and from how many blocks on, the largest first.
-WGMMA = ((2, 256, 128), (2, 128, 100), (1, 128, 100), (1, 64, 0))
+# Of `wgmma`, warpgroups with 64 rows each, columns, and from how many blocks on, the largest first:
+# half as many as a large GPU has multiprocessors, of which some would else have two smaller blocks.
+WGMMA = ((2, 256, 128), (2, 128, BLOCKS // 4 + 1), (1, 128, BLOCKS // 4 + 1), (1, 64, 0))
 
 
 class Tile(NamedTuple):

@@ -88,13 +88,8 @@ class Product(NamedTuple):
     tf32: bool = False  # whether float32 may be rounded to TF32
 
 
-# Versions that make parts of a product in one launch: how many blocks are enough for a GPU, and how
-# many are wanted with parts. (Of `wgmma` one block fits a multiprocessor, or two small ones.)
-IN_PLACE = {
-    "sliced": (BLOCKS // 2, BLOCKS),
-    "mma_sync": (BLOCKS // 2, 2 * BLOCKS),
-    "wgmma": (BLOCKS // 4 + 1, 128),
-}
+IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a product in one launch
+MOST_PARTS = 8  # of `wgmma`
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
@@ -370,8 +365,11 @@ def _splits(
     if part in IN_PLACE:
         thin = part == "mma_sync" and min(product.m, product.n) <= THIN
         blocks = math.prod(grid) if product.k >= LONG or thin else 0
-        enough, wanted = IN_PLACE[part]
-        return splits(blocks, product.k, LEAST_TERMS, enough, wanted), part
+        if part == "wgmma":  # as many blocks as fit at once, of which one waits for the others
+            most = min(MOST_PARTS, product.k // LEAST_TERMS)
+            return (min(most, BLOCKS // blocks) if 0 < blocks <= BLOCKS // 4 else 1), part
+        wanted = BLOCKS if part == "sliced" else 2 * BLOCKS
+        return splits(blocks, product.k, LEAST_TERMS, wanted=wanted), part
     uncopied = (product.m <= THIN and not product.trans_b) or (
         product.n <= THIN and product.trans_a
     )

@@ -85,14 +85,15 @@ def test_long_sums_are_split_over_the_blocks_of_a_gpu_cuda_c():
     assert parts(64, 4096, 4096) == 9
     assert parts(16, 4096, 1024) == 4  # few rows: for however short a sum
     assert parts(64, 4096, 1024) == parts(16, 32768, 4096) == 1
-    assert parts(16, 4096, 4096, cc=9) == 2 and parts(16, 4096, 1024, cc=9) == 1
-    assert parts(256, 512, 4096, cc=9) == 4 and parts(1024, 1024, 4096, cc=9) == 1
+    assert parts(16, 4096, 4096, cc=9) == 4 and parts(16, 4096, 1024, cc=9) == 1
+    assert parts(256, 256, 4096, cc=9) == 8 and parts(1024, 1024, 4096, cc=9) == 1
 
 
 def test_the_tiles_of_wgmma_cuda_c():
     for z, m, n, tile in (
         (1, 4096, 4096, (2, 256, 4)), (1, 1300, 1300, (2, 128, 6)), (1, 1024, 1024, (1, 128, 8)),
-        (1, 512, 512, (1, 64, 12)), (3, 16, 4096, (1, 64, 6)), (1, 16, 32768, (1, 128, 4)),
+        (1, 512, 512, (1, 64, 12)), (4, 16, 4096, (1, 128, 8)), (1, 16, 32768, (1, 128, 4)),
+        (1, 768, 768, (1, 128, 8)), (8, 256, 256, (1, 64, 12)), (1, 1152, 1152, (2, 128, 6)),
     ):  # fmt: skip
         kernel, (columns, rows, batch), threads = cuda_c._configure_wgmma((0, 0, 0), z, m, n)
         assert kernel.constants[3:] == tile, (z, m, n)
