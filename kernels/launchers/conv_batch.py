@@ -155,22 +155,27 @@ class Pairs(NamedTuple):
         y0 = Product(*given, **how, shift=0)
         return [both, Product(*given, **how, sign=-1, shift=self.out), y0]
 
-    def operands(self, dialect: Dialect, left, right) -> list[tuple]:
+    def sums(self, dialect: Dialect, right):
+        """w0 + w1 of the right operand."""
+        return pointwise(dialect, TABLE["add"], right[: -self.right], right[self.right :])
+
+    def operands(self, dialect: Dialect, left, right, sums) -> list[tuple]:
         """Of the three products."""
         differences = pointwise(dialect, TABLE["sub"], left[: -self.left], left[self.left :])
-        sums = pointwise(dialect, TABLE["add"], right[: -self.right], right[self.right :])
         ahead, w1 = differences[self.left :], right[self.right :]
         return [(left[self.left :], sums), (ahead, w1), (differences, right)]
 
 
 def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = False, **how):
-    """As `Product`, or of pairs."""
+    """The function (left, right, bias, out, sums) of a `Product`, or of pairs with their sums."""
     if pairs is None:
-        return Product(dialect, *given, has_bias=has_bias, **how)
+        product = Product(dialect, *given, has_bias=has_bias, **how)
+        return lambda left, right, bias, out, sums: product(left, right, bias, out)
     products = pairs.products(dialect, *given, has_bias=has_bias, **how)
 
-    def run(left, right, bias, out) -> None:
-        for product, (a, b) in zip(products, pairs.operands(dialect, left, right), strict=True):
+    def run(left, right, bias, out, sums) -> None:
+        operands = pairs.operands(dialect, left, right, sums)
+        for product, (a, b) in zip(products, operands, strict=True):
             product(a, b, bias, out)
 
     return run
@@ -197,16 +202,17 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
         groups = Groups(geo.groups, per_out, *distances)
         given = dialect, name, like, tables, groups
         product = _multiplied(pairs, *given, has_bias=has_bias)
-        return lambda right, x, bias, y: product(lay_out(x), right, bias, y.reshape(-1))
+        return lambda right, x, bias, y, sums: product(lay_out(x), right, bias, y.reshape(-1), sums)
 
-    floats = geo.x_shape[1] * padded(geo).channel + outs * pixels
+    floats = (1 + bool(pairs)) * geo.x_shape[1] * padded(geo).channel + outs * pixels
     parts = images_in_parts(geo, floats, on_gpu(like), convolution)
 
     def convolved(w, x, bias):
         right = transpose(dialect, w.reshape(geo.groups, per_out, terms), (0, 2, 1)).reshape(-1)
+        sums = pairs and pairs.sums(dialect, right)
         y = empty((geo.x_shape[0], outs, *geo.out), like.dtype, x)
         for images, convolve in parts:
-            convolve(right, x[images], bias, y[images])
+            convolve(right, x[images], bias, y[images], sums)
         return y
 
     return convolved
@@ -231,14 +237,15 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         product = _multiplied(pairs, *given, splits=splits, out_split=size)
         lay_out = _laid_out(dialect, name, like, tables)
 
-        def add_up(g, x, sums):
-            right = transpose(dialect, g.reshape(-1, outs, pixels), (0, 2, 1))
-            product(lay_out(x), right.reshape(-1), no_bias, sums.reshape(-1))
+        def add_up(g, x, found):
+            right = transpose(dialect, g.reshape(-1, outs, pixels), (0, 2, 1)).reshape(-1)
+            sums = pairs and pairs.sums(dialect, right)
+            product(lay_out(x), right, no_bias, found.reshape(-1), sums)
 
         return splits, add_up
 
     steps, count = [], 0
-    floats = geo.x_shape[1] * padded(geo).channel + outs * pixels
+    floats = (1 + bool(pairs)) * (geo.x_shape[1] * padded(geo).channel + outs * pixels)
     for images, (splits, add_up) in images_in_parts(geo, floats, on_gpu(like), gradient):
         steps.append((images, slice(count, count + splits), add_up))
         count += splits

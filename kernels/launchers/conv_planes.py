@@ -16,7 +16,7 @@ from kernels.launchers.common import (
     on_gpu,
 )
 
-PART = 1 << 20  # floats of planes and results that are worked on together
+PART = 3 << 18  # floats of planes and results that are worked on together: 3 MB
 
 
 class Windows(NamedTuple):

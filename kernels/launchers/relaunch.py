@@ -12,6 +12,7 @@ after its second call with such operands it is watched.
 from __future__ import annotations
 
 import functools
+import mmap
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -29,7 +30,7 @@ from kernels.support import forks
 from kernels.support.interrupts import deferred
 from kernels.support.memory import owner_of
 
-MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
+MAX_BYTES = 1 << 26  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8
@@ -275,11 +276,14 @@ def _store(
     `lasting`: arrays that are the same in all such launches. Without new arrays the first operand
     is the result.
     """
+    from kernels.simt.backend import relaunch
+
+    made, places = _placed(made, launches, max(returned, 1))
     size = sum(a.nbytes for a in (*made, *shown) if isinstance(a, np.ndarray))
-    if size > MAX_BYTES or not all(map(can_be_packed, launches)):
+    if len(made) > relaunch.MAX_MADE or size > MAX_BYTES or not all(map(can_be_packed, launches)):
         return False
     sequence = Sequence(launches)
-    fixes = _fixes(sequence, launches, shown, made, lasting)
+    fixes = _fixes(sequence, launches, [*enumerate(shown), *places], lasting)
     if fixes is None:
         return False
     arrays = [word for a in made for word in (id(a.dtype), a.ndim, *a.shape)]
@@ -297,7 +301,8 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         reach = [(n - 1) * step for n, step in zip(value.shape, value.strides)]
         start = -sum(r for r in reach if r < 0)
-        memory = np.zeros(start + sum(r for r in reach if r > 0) + value.itemsize, np.uint8)
+        size = start + sum(r for r in reach if r > 0) + value.itemsize
+        memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)  # zeros that take no memory
         return np.ndarray(value.shape, value.dtype, memory, start, value.strides)
     if type(value) is float:
         return float("0.5")
@@ -306,12 +311,43 @@ def _stand_in(value: Any) -> Any:
     return value
 
 
+def _placed(
+    made: list[np.ndarray], launches: list[Launch], results: int
+) -> tuple[list[np.ndarray], list[tuple[int, np.ndarray]]]:
+    """The new arrays that are to be allocated, the results first, and in which of them, as -1, -2,
+    ..., each lies: those that are no results begin where one that is no longer used did."""
+    kept, places = made[:results], [(-1 - j, a) for j, a in enumerate(made[:results])]
+    spans = [(*_first_and_last(a, launches), a) for a in made[results:]]
+    ends: list[int] = []  # the last launches that use kept[results:]
+    for first, last, array in sorted(spans, key=lambda span: span[:2]):
+        free = [j for j, end in enumerate(ends) if end < first]
+        at = max(free, key=lambda j: kept[results + j].nbytes, default=len(ends))
+        if at == len(ends):
+            kept.append(array)
+            ends.append(last)
+        ends[at] = last
+        if array.nbytes > kept[results + at].nbytes:
+            kept[results + at] = array
+        places.append((-1 - results - at, array))
+    return kept, places
+
+
+def _first_and_last(array: np.ndarray, launches: list[Launch]) -> tuple[int, int]:
+    """The numbers of the first and the last launch that use an array."""
+    used = [
+        i
+        for i, launch in enumerate(launches)
+        if any(isinstance(a, np.ndarray) and np.may_share_memory(a, array) for a in launch.args)
+    ]
+    return (used[0], used[-1]) if used else (0, len(launches))
+
+
 def _fixes(
-    sequence: Sequence, launches: list[Launch], operands: list, made: list, lasting: tuple
+    sequence: Sequence, launches: list[Launch], sources: list[tuple[int, Any]], lasting: tuple
 ) -> list[int] | None:
-    """(word, operand, offset or kind) of each argument that differs from call to call; None where
-    an argument is neither in an operand nor in a new array, nor lasts."""
-    sources = [*enumerate(operands), *((-1 - j, a) for j, a in enumerate(made))]
+    """(word, source, offset or kind) of each argument that differs from call to call, from where it
+    lies: an operand (0, 1, ...) or a new array (-1, -2, ...). None where an argument is in none of
+    them, and does not last."""
     fixes: list[int] = []
     for n, launch in enumerate(launches):
         for i, arg in enumerate(launch.args):
@@ -543,7 +579,6 @@ def _arrays_of(
 ) -> tuple[list[np.ndarray], tuple] | None:
     """(arrays that each call makes, the results first; arrays that last) of two calls with the same
     operands; None where they do not tell, or where the host fills one of these arrays."""
-    from kernels.simt.backend import relaunch
 
     def is_scratch(a: np.ndarray) -> bool:
         return a.flags.c_contiguous and any(owner_of(a) is memory for memory in watch.memory)
@@ -569,4 +604,4 @@ def _arrays_of(
                 made.append(root)
             else:
                 return None
-    return (made, tuple(lasting)) if len(made) <= relaunch.MAX_MADE else None
+    return made, tuple(lasting)

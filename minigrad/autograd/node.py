@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, ClassVar
 
-import numpy as np
-
 from kernels import dispatch
 from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode, unusual
@@ -462,8 +460,8 @@ class Op:
     call like one that has been checked before, or None."""
 
     repeats: ClassVar[bool] = False
-    """Whether `forward` does nothing but operations of the dialect on its arrays, whose launches on
-    a GPU are to be remembered, though on a CPU they take longer than their preparation."""
+    """Whether `forward` does nothing but operations of the dialect on its arrays, of which the
+    launches are remembered together."""
 
     @staticmethod
     def forward(*arrays: Any, **attrs: Any) -> Any:
@@ -491,7 +489,7 @@ class Op:
         again, result = cls.again, None
         if again is not None:
             result = again(*arrays, **attrs)
-        elif cls.repeats and Found.cupy is not None:
+        elif cls.repeats:
             forward = _forward(cls, **attrs)  # type: ignore[arg-type]
             result = dispatch.relaunch(dispatch.tracer, dispatch.active, forward, *arrays)
         if result is None:
@@ -518,16 +516,20 @@ class Op:
             cls.rule(*inputs, **attrs)
         try:
             if Found.cupy is None:
-                return cls.forward(*arrays, **attrs)
+                return cls._forward(arrays, attrs)
             with current.of(arrays):
-                if cls.repeats and type(arrays[0]) is not np.ndarray:
-                    forward = _forward(cls, **attrs)  # type: ignore[arg-type]
-                    return dispatch.together(forward, *arrays)
-                return cls.forward(*arrays, **attrs)
+                return cls._forward(arrays, attrs)
         except Exception:
             check_devices(inputs)
             refuse_unsupported(cls.name, inputs)
             raise
+
+    @classmethod
+    def _forward(cls, arrays: list, attrs: dict) -> Any:
+        if not cls.repeats:
+            return cls.forward(*arrays, **attrs)
+        forward = _forward(cls, **attrs)  # type: ignore[arg-type]
+        return dispatch.together(forward, *arrays)
 
     @classmethod
     def record(cls, inputs: tuple, attrs: dict, edges: tuple, outputs: tuple) -> None:

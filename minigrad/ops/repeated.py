@@ -1,12 +1,9 @@
-"""Operations whose launches are remembered on a GPU, where these take longer to prepare than to
-make. On a CPU such an operation takes longer than its preparation."""
+"""Operations whose launches are remembered together."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from kernels import dispatch
 
@@ -19,6 +16,4 @@ def _operation(name: str, **options: Any) -> Any:
 
 def run(name: str, *arrays: Any, **options: Any) -> Any:
     """The result of an operation, whose launches are remembered."""
-    if type(arrays[0]) is np.ndarray:
-        return getattr(dispatch.active, name)(*arrays, **options)
     return dispatch.together(_operation(name, **options), *arrays)
