@@ -119,15 +119,34 @@ class Scatter(Op):
         return (kept, None, values)
 
 
+def _rows(weight: Any, index: Any) -> Any:
+    """Rows at an index, as remembered launches know them."""
+    return dispatch.active.embedding(weight, index)
+
+
 class Embedding(Op):
     """Rows of weight (V, D) at index."""
 
     saves = (1,)
 
     @staticmethod
-    def forward(
-        weight: Any, index: Any, padding_idx: int | None, by_frequency: bool = False
-    ) -> Any:
+    def rule(weight: Tensor, index: Tensor, **_: Any) -> None:
+        if on_gpu(index._array):
+            return  # there the launcher checks, for the gradient too
+        rows = weight._array.shape[0]
+        text = f"index out of range in self: embedding has {rows} rows, got an index of"
+        check_bounds(index._array, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
+
+    @staticmethod
+    def again(weight: Any, index: Any, **_: Any) -> Any:
+        if type(index) is not np.ndarray or not all_below(index, weight.shape[0]):
+            return None
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _rows, weight, index)
+
+    @staticmethod
+    def forward(weight: Any, index: Any, **_: Any) -> Any:
+        if type(index) is np.ndarray:
+            return dispatch.together(_rows, weight, index)
         return dispatch.active.embedding(weight, index)
 
     @staticmethod
@@ -607,11 +626,9 @@ def embedding(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {index.dtype} instead (while checking arguments for embedding)"
         )
-    rows = weight._array.shape[0]
-    if not on_gpu(i):  # there the launcher checks, for the gradient too
-        text = f"index out of range in self: embedding has {rows} rows, got an index of"
-        check_bounds(i, 0, rows, lambda wrong: IndexError(f"{text} {wrong}"))
-    padding = padding_idx + rows if padding_idx is not None and padding_idx < 0 else padding_idx
+    padding = padding_idx
+    if padding is not None and padding < 0:
+        padding += weight._array.shape[0]
     if sparse and scale_grad_by_freq:
         raise RuntimeError(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients"

@@ -372,14 +372,14 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
     _check_not_empty(name, x, place)
-    indices = reduce(f"arg{name}", x, place, True)
     in_place = on_gpu(x._array) and x._array.flags.c_contiguous
-    if in_place or (mode.enabled and x.requires_grad):
-        values = Pick.apply(x, indices, dim=place)
-        values = values if keepdim else values.squeeze(place)
-    else:
-        values = reduce(name, x, place, keepdim)
-    return pair(values, indices if keepdim else indices.squeeze(place))
+    if not in_place and not (mode.enabled and x.requires_grad):
+        return pair(*[reduce(each, x, place, keepdim) for each in (name, f"arg{name}")])
+    indices = reduce(f"arg{name}", x, place, True)
+    values = Pick.apply(x, indices, dim=place)
+    if keepdim:
+        return pair(values, indices)
+    return pair(values.squeeze(place), indices.squeeze(place))
 
 
 @export()
