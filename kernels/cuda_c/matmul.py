@@ -51,7 +51,7 @@ GPU_BUFFERED = Tile(128, 128, 8, 16, 16)  # of six, the fastest on an H200 (benc
 # Of `sliced`, with the number of slices, the largest first; of twelve, the fastest on an H100 for
 # products of 640 to 1024, of 512, and of fewer rows and columns.
 SLICED = ((Tile(64, 64, 8, 4, 16), 2), (Tile(32, 64, 4, 4, 16), 2), (Tile(16, 32, 4, 4, 16), 4))
-_TERMS = 64  # of a part, a multiple of what a block of `sliced` or `mma_sync` takes at once
+_TERMS = 64  # of a part, a multiple of what a block of a version takes at once
 ENOUGH = 100  # blocks of a tile, of which smaller ones would make more
 CPU_TALL, CPU_FLAT = Tile(64, 64, 8, 16, 32), Tile(16, 64, 8, 16, 32)
 

@@ -10,9 +10,9 @@
 // while those of the next are issued and the copy engine fills the other slots: a warpgroup waits for
 // a group of products, and gives its slot back, only when the next group is on its way.
 //
-// A slot has boxes of 64 x 64 elements, GROUPS of a and TN / 64 of b, each as it lies in memory: 64 rows
-// of 128 bytes whose packs of 16 bytes change places by XOR with the row (the 128-byte swizzle of
-// the copy engine and of `wgmma`; PTX ISA, "Shared Memory Matrix Layout").
+// A slot has boxes of 64 x 64 elements, GROUPS of a and TN / 64 of b, each as it lies in memory: 64
+// rows of 128 bytes whose packs of 16 bytes change places by XOR with the row (the 128-byte swizzle
+// of the copy engine and of `wgmma`; PTX ISA, "Shared Memory Matrix Layout").
 #include "matmul.cuh"
 #include "hopper.cuh"
 
@@ -39,9 +39,9 @@ __device__ __forceinline__ void load_boxes(unsigned char* to, const TensorMap& m
     }
 }
 
-// Block (128 + 128 * GROUPS), grid (n / TN, m / (64 * GROUPS), z); dynamic shared memory for the ring.
-// Of one pair of matrices with a long k, each z makes the part of c over `span` terms, a multiple of
-// BOX.
+// Block (128 + 128 * GROUPS), grid (n / TN, m / (64 * GROUPS), z); dynamic shared memory for the
+// ring. Of one pair of matrices with a long k, each z makes the part of c over `span` terms, a
+// multiple of BOX.
 template <class T, class U, bool TA, bool TB, bool BIAS, int GROUPS, int TN, int STAGES>
 __global__ void __launch_bounds__(128 + 128 * GROUPS, 3 - GROUPS)
 wgmma(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,

@@ -89,7 +89,7 @@ class Product(NamedTuple):
 
 
 IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a product in one launch
-MOST_PARTS = 8  # of `wgmma`
+MOST_PARTS = 8  # of a sum, by `wgmma`
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
@@ -365,7 +365,7 @@ def _splits(
     if part in IN_PLACE:
         thin = part == "mma_sync" and min(product.m, product.n) <= THIN
         blocks = math.prod(grid) if product.k >= LONG or thin else 0
-        if part == "wgmma":  # as many blocks as fit at once, of which one waits for the others
+        if part == "wgmma":  # no more blocks than a GPU runs at once
             most = min(MOST_PARTS, product.k // LEAST_TERMS)
             return (min(most, BLOCKS // blocks) if 0 < blocks <= BLOCKS // 4 else 1), part
         wanted = BLOCKS if part == "sliced" else 2 * BLOCKS

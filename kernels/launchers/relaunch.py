@@ -12,7 +12,6 @@ after its second call with such operands it is watched.
 from __future__ import annotations
 
 import functools
-import mmap
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -301,8 +300,7 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         reach = [(n - 1) * step for n, step in zip(value.shape, value.strides)]
         start = -sum(r for r in reach if r < 0)
-        size = start + sum(r for r in reach if r > 0) + value.itemsize
-        memory = np.frombuffer(mmap.mmap(-1, size), np.uint8)  # zeros that take no memory
+        memory = np.zeros(start + sum(r for r in reach if r > 0) + value.itemsize, np.uint8)
         return np.ndarray(value.shape, value.dtype, memory, start, value.strides)
     if type(value) is float:
         return float("0.5")
@@ -314,8 +312,9 @@ def _stand_in(value: Any) -> Any:
 def _placed(
     made: list[np.ndarray], launches: list[Launch], results: int
 ) -> tuple[list[np.ndarray], list[tuple[int, np.ndarray]]]:
-    """The new arrays that are to be allocated, the results first, and in which of them, as -1, -2,
-    ..., each lies: those that are no results begin where one that is no longer used did."""
+    """The new arrays that are to be allocated, the results first, and where each new array lies:
+    (the number of one of these, as -1, -2, ..., the array). Scratch takes the memory of scratch
+    that is not used any more."""
     kept, places = made[:results], [(-1 - j, a) for j, a in enumerate(made[:results])]
     spans = [(*_first_and_last(a, launches), a) for a in made[results:]]
     ends: list[int] = []  # the last launches that use kept[results:]
