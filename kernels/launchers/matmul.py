@@ -71,7 +71,7 @@ VERSIONS = {
 # Where a launch would have few blocks for a GPU, each sum is split over several.
 FEW_BLOCKS = 33  # a quarter of the multiprocessors of a large GPU
 THIN = 16  # rows or columns up to which an operand is read once: all multiprocessors must load it
-LEAST_TERMS = 256  # of a part of a sum
+LEAST_TERMS = 256  # of a part of a sum; by `wgmma`, which begins slower, twice as many
 LONG = 2048  # terms from which versions are split whose next tiles come while they multiply
 
 
@@ -89,7 +89,6 @@ class Product(NamedTuple):
 
 
 IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a product in one launch
-MOST_PARTS = 8  # of a sum, by `wgmma`
 IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
@@ -366,7 +365,7 @@ def _splits(
         thin = part == "mma_sync" and min(product.m, product.n) <= THIN
         blocks = math.prod(grid) if product.k >= LONG or thin else 0
         if part == "wgmma":  # no more blocks than a GPU runs at once
-            most = min(MOST_PARTS, product.k // LEAST_TERMS)
+            most = product.k // (2 * LEAST_TERMS)
             return (min(most, BLOCKS // blocks) if 0 < blocks <= BLOCKS // 4 else 1), part
         wanted = BLOCKS if part == "sliced" else 2 * BLOCKS
         return splits(blocks, product.k, LEAST_TERMS, wanted=wanted), part
