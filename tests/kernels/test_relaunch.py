@@ -380,6 +380,18 @@ def test_what_the_index_of_an_embedding_holds_is_looked_at_each_time(rng):
         dispatch.active.cross_entropy(logits, index + 4)
 
 
+def test_what_the_index_of_a_layer_of_rows_holds_is_looked_at_each_time(rng):
+    weight = minigrad.tensor(rng.normal(size=(5, 3)).astype(np.float32))
+    for wrong in (5, -1):
+        index = minigrad.tensor([0, 4, 2])
+        for _ in range(4):
+            found = minigrad.nn.functional.embedding(index, weight)
+            np.testing.assert_array_equal(found.numpy(), weight.numpy()[[0, 4, 2]])
+        index[1] = wrong
+        with pytest.raises(IndexError, match=f"embedding has 5 rows, got an index of {wrong}"):
+            minigrad.nn.functional.embedding(index, weight)
+
+
 def test_an_index_of_tensors_is_looked_at_each_time():
     x, index = minigrad.randn(3, 4), minigrad.tensor([[0], [1], [2]])
     target = index.flatten()
