@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-LR, BETA1, BETA2, EPS = 1e-3, 0.9, 0.999, 1e-8
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 
 
 def linear(x, weights: dict, name: str):
@@ -55,7 +55,7 @@ def step_of(forward: Callable, shape: tuple[int, ...]) -> Callable:
             mean = every(lambda m, g: BETA1 * m + (1 - BETA1) * g, mean, grads)
             square = every(lambda v, g: BETA2 * v + (1 - BETA2) * g * g, square, grads)
             root = jnp.sqrt(1 - BETA2**count)
-            rate = LR / (1 - BETA1**count)
+            rate = networks.RATE / (1 - BETA1**count)
             weights = every(
                 lambda w, m, v: w - rate * m / (jnp.sqrt(v) / root + EPS), weights, mean, square
             )

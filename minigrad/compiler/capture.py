@@ -413,10 +413,4 @@ def _first_result(entry: Entry, arguments: list[Tensor]) -> Any:
     """The result of the recorded call, with the node of a replay."""
     found: Any = entry.instance()
     found.program.load()
-    counters, gradients = entry.counters, found.gradients
-    entry.counters, found.gradients = [], []  # the recorded call has done that
-    try:
-        again = entry.finish(found, arguments)
-    finally:
-        entry.counters, found.gradients = counters, gradients
-    return again
+    return entry.finish(found, arguments)

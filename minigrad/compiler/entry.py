@@ -137,19 +137,19 @@ class Entry:
             found.program.run(0)
             for count in self.recorder.updates.after:
                 count()
+            for counter, more in self.counters:
+                own = arguments[counter]._counter if isinstance(counter, int) else counter
+                own[0] += more
+            any(map(setattr, found.leaves, itertools.repeat("_grad"), found.grads))  # a loop of C's
+            for place, grad in found.gradients:
+                arguments[place]._grad = grad
             return self.finish(found, arguments)
 
     def finish(self, found: Instance, arguments: list[Tensor]) -> Any:
-        """What a step leaves behind, from the memory of a program."""
+        """The results of a step, and the arguments that it writes, from the memory of a program."""
         for place, array, written in found.inputs:
             if written:
                 arguments[place]._array[...] = array
-        for counter, count in self.counters:
-            own = arguments[counter]._counter if isinstance(counter, int) else counter
-            own[0] += count
-        targets = self._targets(found.gradients, arguments)
-        for target, (_, grad) in zip(targets, found.gradients, strict=True):
-            target._grad = grad
         results: list[Any] = []
         node = None
         for kind, value in found.outputs:
@@ -166,13 +166,9 @@ class Entry:
                 results.append(value)
         return results[0] if self.tree is None else _rebuilt(self.tree, results)
 
-    @staticmethod
-    def _targets(pairs: list[tuple], arguments: list[Tensor]) -> list[Tensor]:
-        """The leaves that come first in pairs, some of which are arguments of this call."""
-        return [arguments[leaf] if type(leaf) is int else leaf for leaf, _ in pairs]
-
     def _node(self, program: Program, arguments: list[Tensor]) -> CompiledNode:
-        targets = self._targets(self.slopes, arguments)
+        # the leaves, some of which are arguments of this call
+        targets = [arguments[leaf] if type(leaf) is int else leaf for leaf, _ in self.slopes]
         node = CompiledNode(
             tuple([edge(t) for t in targets]), tuple([(s.shape, s.dtype) for s in self.seeds])
         )
@@ -201,7 +197,10 @@ def _free(program: weakref.ref) -> None:
 
 
 class Instance:
-    """A program of an entry, with its views of inputs, outputs and gradients."""
+    """A program of an entry, with its views of inputs, outputs and gradients.
+
+    leaves, grads: tensors whose `.grad` a replay sets. gradients: the same of arguments.
+    """
 
     def __init__(self, entry: Entry) -> None:
         recorder = entry.recorder
@@ -220,10 +219,16 @@ class Instance:
             else (kind, value)
             for kind, value in entry.outputs
         ]
-        self.gradients = [
-            (leaf, None if array is None else wrap(program.array(array)))
-            for leaf, array in entry.gradients
-        ]
+        self.leaves: list[Tensor] = []
+        self.grads: list[Tensor | None] = []
+        self.gradients: list[tuple[int, Tensor | None]] = []  # of arguments
+        for leaf, array in entry.gradients:
+            grad = None if array is None else wrap(program.array(array))
+            if isinstance(leaf, int):
+                self.gradients.append((leaf, grad))
+            else:
+                self.leaves.append(leaf)
+                self.grads.append(grad)
 
 
 def kept_arrays(entry: Entry) -> list[np.ndarray]:

@@ -47,6 +47,7 @@ _RANDOM = frozenset(
     "random rand randn randint randrange choice choices shuffle sample uniform normal gauss"
     " permutation standard_normal binomial".split()
 )
+_STATE = frozenset(("state_dict", "load_state_dict"))
 _FILES = frozenset("open stdout stderr write_text write_bytes".split())
 _BOUND = (BuiltinFunctionType, MethodWrapperType, MethodType, staticmethod, classmethod)
 _MISSING = object()
@@ -70,9 +71,11 @@ class Watch:
         self._same: list[tuple[Callable, Any, Any]] = []  # others: the same object
         self._cells: list[tuple[CellType, Any]] = []
         self._lists: list[tuple[Any, tuple]] = []
-        self._sized: list[Any] = []  # dictionaries, and how many entries each has
+        self._empty: list[Mapping] = []  # dictionaries without entries: most are for hooks
+        self._sized: list[Mapping] = []  # others, and how many entries each has
         self._lengths: list[int] = []
         self._arrays: list[tuple[np.ndarray, bytes]] = []
+        self._of_state: list[Mapping] = []  # hooks for `state_dict` and `load_state_dict`
         self._random = _random_state()
         self._names = {"forward"}  # in the code that is reached
         self._spaces: list[tuple[Mapping, int]] = []  # attributes of objects, by name
@@ -96,7 +99,7 @@ class Watch:
             now = _contents(cell)
             if now is not value and not _alike(now, value):
                 return "a variable of an enclosing function"
-        if list(map(len, self._sized)) != self._lengths:
+        if any(self._empty) or list(map(len, self._sized)) != self._lengths:
             return "the length of a dictionary"
         for items, before in self._lists:
             if len(items) != len(before) or not all(map(_alike, items, before)):
@@ -134,6 +137,9 @@ class Watch:
                     if (number, name) not in self._taken:
                         self._taken.add((number, name))
                         self._entry(space.get, name, space[name], depth)
+            if _STATE & self._names:
+                while self._of_state:
+                    self._container(self._of_state.pop(), 0)
         if _FILES & self._names:
             self._cannot(f"a file ({min(_FILES & self._names)})")
 
@@ -145,6 +151,9 @@ class Watch:
         self._visit(value, depth + 1)
 
     def _length(self, entries: Mapping) -> None:
+        if not entries:
+            self._empty.append(entries)
+            return
         self._sized.append(entries)
         self._lengths.append(len(entries))
 
@@ -232,6 +241,8 @@ class Watch:
                     self._same.append((value.get, key, item))
                     self._visit(item, depth)  # the depth of a network is not limited
                 self._length(value)
+            elif name.endswith("_hooks") and "state_dict" in name:  # many, of use to few steps
+                self._of_state.append(value)
             elif name.endswith("_hooks"):
                 self._container(value, depth)
             elif not name.startswith("_") or type(value) in _PLAIN:

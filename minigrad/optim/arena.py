@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,9 @@ def is_sole_owner(tensor: Tensor) -> bool:
     chained = base.base is not None
     del base
     return not chained and _base_owners(tensor) == _SOLE_BASE_OWNER
+
+
+_COUNTER = attrgetter("param._counter")
 
 
 class Slot:
@@ -261,8 +265,8 @@ class Run:
         if self.step:
             first.arena.steps[first.index : last.index + 1] += 1
             self.step = self.count()
-        for slot in self._slots:
-            slot.param._counter[0] += 1
+        for counter in map(_COUNTER, self._slots):
+            counter[0] += 1
 
     def state(self, name: str) -> Any:
         """The flat state array (n,) of this run."""
@@ -291,8 +295,8 @@ class Run:
             array = self._slots[0].param._array
             if not array.flags.c_contiguous:
                 array[...] = self.param.view(array.dtype).reshape(array.shape)
-        for slot in self._slots:
-            slot.param._counter[0] += 1  # autograd must see the in-place change
+        for counter in map(_COUNTER, self._slots):
+            counter[0] += 1  # autograd must see the in-place change
 
 
 class Arenas:

@@ -132,6 +132,21 @@ def from_a_forward_hook():
     return model, change
 
 
+def from_a_hook_of_the_state():
+    model, handles = nn.Linear(1, 1), []
+
+    def change(value):
+        for handle in handles:
+            handle.remove()
+
+        def scale(module, state, prefix, metadata):
+            state["scale"] = value
+
+        handles[:] = [model.register_state_dict_post_hook(scale)]
+
+    return (lambda x: x * model.state_dict()["scale"]), change
+
+
 CHANGES = [value for name, value in list(globals().items()) if name.startswith("from_")]
 
 
