@@ -173,8 +173,20 @@ def get_num_interop_threads() -> int:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Whether subnormal numbers can be rounded to zero: no."""
-    return False
+    """Whether results of kernels on the CPU that would be subnormal numbers are 0 from now on, in
+    this thread. Returns whether the processor can do that: those of x86 can. RuntimeError for what
+    is not a bool.
+
+    A step in which many numbers are subnormal takes longer: moments of units that have died, or
+    gradients that vanish. The default is to keep them, as on a GPU. Operands that are subnormal
+    already count as they are (torch takes them as 0, too).
+    """
+    from kernels.simt.backend.control import flush_subnormals
+
+    if mode is not True and mode is not False:
+        name = type(mode).__name__
+        raise RuntimeError(f"flush_denormal expects a bool, but got {name}")
+    return flush_subnormals(mode)
 
 
 def set_default_tensor_type(t: type | str) -> None:

@@ -18,6 +18,9 @@ from kernels.support.processor import cores
 _CHUNKS_PER_THREAD = 4  # small chunks, so that a thread that starts late gets fewer
 
 wanted = ctypes.c_uint64()  # 0 until it is asked for; machine code reads it
+#: How to read and to set the control word of a thread's arithmetic, once a program has changed one
+#: (`kernels.simt.backend.control`): helpers take that of the thread that launches.
+control: tuple[Callable[[], int], Callable[[int], None]] | None = None
 _workers: list[threading.Thread] = []
 _jobs: SimpleQueue = SimpleQueue()
 _lock = threading.Lock()
@@ -50,6 +53,7 @@ class _Job:
         self.next = 0
         self.status = 0
         self.error: BaseException | None = None
+        self.control = None if control is None else control[0]()
         self.lock = threading.Lock()
         self.done = threading.Semaphore(0)
 
@@ -72,6 +76,8 @@ class _Job:
 def _worker() -> None:
     while True:
         job = _jobs.get()
+        if control is not None and job.control is not None:
+            control[1](job.control)
         job.work()
         job.done.release()
 

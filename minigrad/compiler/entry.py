@@ -168,7 +168,7 @@ class Entry:
 
     def _node(self, program: Program, arguments: list[Tensor]) -> CompiledNode:
         # the leaves, some of which are arguments of this call
-        targets = [arguments[leaf] if type(leaf) is int else leaf for leaf, _ in self.slopes]
+        targets = [arguments[leaf] if isinstance(leaf, int) else leaf for leaf, _ in self.slopes]
         node = CompiledNode(
             tuple([edge(t) for t in targets]), tuple([(s.shape, s.dtype) for s in self.seeds])
         )

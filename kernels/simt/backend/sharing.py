@@ -28,7 +28,7 @@ from kernels.simt.backend.interrupt import INTERRUPTED
 # LEFT: blocks that have not been run. From its success in taking some on, and until it has
 # subtracted them from LEFT, a thread may rely on the words of the launch.
 OPEN, NUMBER, LEFT = 0, 1, 16
-CODE, WORDS, COUNT, CHUNK, HELPERS, PROCESSOR = range(32, 38)  # of a launch
+CODE, WORDS, COUNT, CHUNK, HELPERS, PROCESSOR, CONTROL = range(32, 39)  # of a launch
 STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
 BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
@@ -109,6 +109,33 @@ define internal i64 @processor() {
 }
 define internal i1 @get_out_of_the_way(i64 %processor) {
   ret i1 1
+}
+"""
+)
+
+# A thread's control word for arithmetic (`control`)
+HAS_CONTROL = _FAMILIES.get(platform.machine()) == "x86"
+_CONTROL = (
+    """
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
+define void @get.control(ptr %to) {
+  call void @llvm.x86.sse.stmxcsr(ptr %to)
+  ret void
+}
+define void @set.control(ptr %from) {
+  call void @llvm.x86.sse.ldmxcsr(ptr %from)
+  ret void
+}
+"""
+    if HAS_CONTROL
+    else """
+define void @get.control(ptr %to) {
+  ret void
+}
+define void @set.control(ptr %from) {
+  ret void
 }
 """
 )
@@ -332,6 +359,8 @@ begin:
   %bytes = mul i64 %count, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %words, i64 %bytes, i1 false)
   %last.at = getelementptr i64, ptr %own, i64 1
+  %control.at = getelementptr i64, ptr %pool, i64 {CONTROL}
+  call void @set.control(ptr %control.at)
   br label %run
 run:
   %behind = phi i64 [%seen, %begin], [%more, %another]
@@ -374,6 +403,7 @@ close:  ; unless another launch has begun
   ret void
 }}
 
+{_CONTROL}
 {_PLACE}
 define void @serve(ptr %pool, i64 %helper) {{
   %offset = mul i64 %helper, {HELPER_WORDS}
@@ -493,6 +523,8 @@ share:
   %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
   %processor = call i64 @processor()
   store atomic i64 %processor, ptr %processor.at monotonic, align 8
+  %control.at = getelementptr i64, ptr %pool, i64 {CONTROL}
+  call void @get.control(ptr %control.at)
   %helpers.at = getelementptr i64, ptr %pool, i64 {HELPERS}
   store atomic i64 %helpers, ptr %helpers.at seq_cst, align 8
   %status.at = getelementptr i64, ptr %pool, i64 {STATUS}
