@@ -32,14 +32,15 @@ __device__ __forceinline__ A place_of(A x, int n) {
 }
 
 template <class T, class A, int LINEAR, int PADDING, int ALIGNED>
-__global__ void grid_sample(const T* x, const T* grid, T* out, long long count, int points,
-                            int channels, int height, int width) {
-    const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    const long long image = i / points;
+__global__ void grid_sample(const T* x, const T* grid, T* out, int blocks, int points, int channels,
+                            int height, int width) {
+    const long long image = blockIdx.x / blocks;
+    const int i = blockIdx.x % blocks * blockDim.x + threadIdx.x;
+    if (i >= points) return;
     const int plane = height * width, first = blockIdx.y * CHANNELS;
-    const A across = place_of<A, PADDING, ALIGNED>(A(grid[2 * i]), width);
-    const A down = place_of<A, PADDING, ALIGNED>(A(grid[2 * i + 1]), height);
+    const long long place = 2 * (image * points + i);
+    const A across = place_of<A, PADDING, ALIGNED>(A(grid[place]), width);
+    const A down = place_of<A, PADDING, ALIGNED>(A(grid[place + 1]), height);
     constexpr int CORNERS = LINEAR ? 4 : 1;
     int at[CORNERS];
     A share[CORNERS];
@@ -67,6 +68,6 @@ __global__ void grid_sample(const T* x, const T* grid, T* out, long long count, 
         for (int k = 0; k < CORNERS; ++k) {
             total += (at[k] < 0 ? A(0) : A(values[at[k]])) * share[k];
         }
-        out[(start + c) * points + (i - image * points)] = T(total);
+        out[(start + c) * points + i] = T(total);
     }
 }

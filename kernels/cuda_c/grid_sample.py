@@ -10,6 +10,6 @@ _kernel = family("grid_sample.cu")
 
 
 def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool) -> Kernel:
-    """kernel(x, grid, out, count, points, channels, height, width), all arrays flat."""
+    """kernel(x, grid, out, blocks, points, channels, height, width), all arrays flat."""
     constants = (storage_type(dtype), scalar_type(dtype), linear, padding, aligned)
     return _kernel("grid_sample", (), constants, as_passed)

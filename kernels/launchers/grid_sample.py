@@ -61,18 +61,18 @@ def grid_sample(
     out = empty((*x.shape[:2], *grid.shape[1:3]), x.dtype, x)
     if out.size:
         constants = (x.dtype, mode == "bilinear", PADDING.index(padding_mode), bool(align_corners))
-        count = len(x) * points
+        blocks = ceil_div(points, THREADS)  # of an image
         launch = _plans.launch(
             "grid_sample",
             "points",
             dialect.grid_sample.kernel,
             constants,
-            (ceil_div(count, THREADS), groups),
+            (len(x) * blocks, groups),
             THREADS,
             x,
         )
         arrays = (contiguous(x).ravel(), contiguous(grid).ravel(), out.ravel())
-        launch(*arrays, count, points, channels, height, width)
+        launch(*arrays, blocks, points, channels, height, width)
     return out
 
 

@@ -10,6 +10,7 @@ import functools
 import math
 
 import numpy as np
+from numpy import int32
 
 from kernels.launchers.grid_sample import CHANNELS, REFLECTION, ZEROS
 from kernels.numba_cuda.common import array, scalar_type, signature
@@ -18,7 +19,7 @@ from kernels.simt import cuda
 
 @functools.cache
 def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
-    """kernel(x, grid, out, count, points, channels, height, width), all arrays flat."""
+    """kernel(x, grid, out, blocks, points, channels, height, width), all arrays flat."""
     A = scalar_type(dtype)
     half, zero, one, two = A(0.5), A(0), A(1), A(2)
     low = A(0.0 if aligned else -0.5)
@@ -47,43 +48,54 @@ def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
         return below + one if x - below > half or (x - below == half and odd) else below
 
     @cuda.jit(device=True)
-    def value_at(x, start, h, w, height, width):
-        fits = h >= zero and h <= A(height - 1) and w >= zero and w <= A(width - 1)
-        return A(x[start + int(h) * width + int(w)]) if fits else zero
+    def corner(h, w, height, width):
+        """Where an element lies in its plane, or -1."""
+        at = int32(-1)
+        if h >= zero and h <= A(height - 1) and w >= zero and w <= A(width - 1):
+            at = int32(h) * int32(width) + int32(w)
+        return at
 
     @cuda.jit(device=True)
-    def kept(share, h, w, height, width):
-        fits = h >= zero and h <= A(height - 1) and w >= zero and w <= A(width - 1)
-        return share if fits else share * zero  # of no number, no number
+    def kept(share, at):
+        if at < 0:
+            share *= zero  # of no number, no number
+        return share
 
-    def grid_sample(x, grid, out, count, points, channels, height, width):
-        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-        if i < count:
-            image = i // points
+    @cuda.jit(device=True)
+    def value_at(x, start, at):
+        value = A(x[start + max(at, int32(0))])  # read in any case, so that a CPU takes vectors
+        return value if at >= 0 else zero
+
+    def grid_sample(x, grid, out, blocks, points, channels, height, width):
+        image = cuda.blockIdx.x // blocks
+        i = cuda.blockIdx.x % blocks * cuda.blockDim.x + cuda.threadIdx.x
+        if i < points:
+            place = 2 * (image * points + i)
+            across = place_of(A(grid[place]), width)
+            down = place_of(A(grid[place + 1]), height)
             first = cuda.blockIdx.y * CHANNELS
-            across = place_of(A(grid[2 * i]), width)
-            down = place_of(A(grid[2 * i + 1]), height)
             if linear:
                 h0, w0 = A(math.floor(down)), A(math.floor(across))
                 h1, w1 = h0 + one, w0 + one
-                s00 = kept((h1 - down) * (w1 - across), h0, w0, height, width)
-                s01 = kept((h1 - down) * (across - w0), h0, w1, height, width)
-                s10 = kept((down - h0) * (w1 - across), h1, w0, height, width)
-                s11 = kept((down - h0) * (across - w0), h1, w1, height, width)
+                at00, at01 = corner(h0, w0, height, width), corner(h0, w1, height, width)
+                at10, at11 = corner(h1, w0, height, width), corner(h1, w1, height, width)
+                share00 = kept((h1 - down) * (w1 - across), at00)
+                share01 = kept((h1 - down) * (across - w0), at01)
+                share10 = kept((down - h0) * (w1 - across), at10)
+                share11 = kept((down - h0) * (across - w0), at11)
                 for c in range(first, min(first + CHANNELS, channels)):
                     start = (image * channels + c) * height * width
-                    total = value_at(x, start, h0, w0, height, width) * s00
-                    total += value_at(x, start, h0, w1, height, width) * s01
-                    total += value_at(x, start, h1, w0, height, width) * s10
-                    total += value_at(x, start, h1, w1, height, width) * s11
-                    out[(image * channels + c) * points + i - image * points] = total
+                    total = value_at(x, start, at00) * share00
+                    total += value_at(x, start, at01) * share01
+                    total += value_at(x, start, at10) * share10
+                    total += value_at(x, start, at11) * share11
+                    out[(image * channels + c) * points + i] = total
             else:
-                h, w = nearest_to(down), nearest_to(across)
-                share = kept(one, h, w, height, width)
+                at = corner(nearest_to(down), nearest_to(across), height, width)
+                share = kept(one, at)
                 for c in range(first, min(first + CHANNELS, channels)):
                     start = (image * channels + c) * height * width
-                    total = value_at(x, start, h, w, height, width) * share
-                    out[(image * channels + c) * points + i - image * points] = total
+                    out[(image * channels + c) * points + i] = value_at(x, start, at) * share
 
     flat = array(dtype)
     return cuda.jit(signature(flat, flat, flat, *["int64"] * 5))(grid_sample)

@@ -14,7 +14,6 @@ from kernels import dispatch
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
-from minigrad.backends import on_gpu
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -81,7 +80,7 @@ def grid_sample(
     if mode == "nearest":
         with no_grad():
             nearest = [POINTWISE["round"](p) for p in places]
-        return _weighted(input, [[(p, 1.0)] for p in nearest])
+        return _weighted(input, [[(p, None)] for p in nearest])
     with no_grad():
         lower = [POINTWISE["floor"](p) for p in places]
     return _weighted(
@@ -102,10 +101,9 @@ class GridSample(Op):
 
 
 def _has_kernel(*tensors: Tensor) -> bool:
-    """Whether they lie on a GPU (a CPU is faster without), and neither a gradient is asked for nor
-    a program of other operations (`onnx.export`)."""
+    """Whether neither a gradient is asked for nor a program of other operations (`onnx.export`)."""
     needed = state.enabled and any(x.requires_grad for x in tensors)
-    return on_gpu(tensors[0]._array) and not needed and state.observer is None
+    return not needed and state.observer is None
 
 
 def _check_grid(input: Tensor, grid: Tensor, dims: int, mode: str, padding_mode: str) -> None:
@@ -167,36 +165,39 @@ def _reflected(x: Tensor, low2: int, high2: int) -> Tensor:
 def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Tensor:
     """The sum of input at whole positions times shares, zero outside: (N, C, ...).
 
-    parts: per dimension, x first, pairs of positions (N, ...) along it and their shares; each
-    combination of one pair per dimension counts.
+    parts: per dimension, x first, pairs of positions (N, ...) along it and their shares (None: all
+    of it); each combination of one pair per dimension counts.
     """
     n, c, *size = input._array.shape
     inside = [
-        [_inside(place, share, length) for place, share in pairs]
+        [(*_inside(place, length), share) for place, share in pairs]
         for pairs, length in zip(reversed(parts), size, strict=True)
     ]
-    flat = input.reshape(n, c, -1)
+    # Outside lies an element behind the last one, which is 0: an infinite one would give NaN
+    flat = minigrad.nn.functional.pad(input.reshape(n, c, -1), (0, 1))
     total: Any = None
     for corner in itertools.product(*inside):
+        places, fits, shares = zip(*corner, strict=True)
         with no_grad():
-            index = corner[0][0]
-            for (place, _), length in zip(corner[1:], size[1:], strict=True):
+            index = places[0]
+            for place, length in zip(places[1:], size[1:], strict=True):
                 index = index * length + place
+            index = minigrad.where(functools.reduce(operator.and_, fits), index, math.prod(size))
         shape = index._array.shape[1:]
         index = index.reshape(n, 1, -1).expand(n, c, math.prod(shape))
         values = flat.gather(2, index).reshape(n, c, *shape)
-        share = functools.reduce(operator.mul, [share for _, share in corner]).unsqueeze(1)
+        if shares[0] is None:  # the nearest element, as it is
+            return values
+        share = functools.reduce(operator.mul, shares).unsqueeze(1)
         total = values * share if total is None else minigrad.addcmul(total, values, share)
     return total
 
 
-def _inside(place: Tensor, share: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Positions as int64, and the shares; 0 and 0 outside."""
+def _inside(place: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Positions as int64, 0 outside, and whether they are inside."""
     with no_grad():
         fits = (place >= 0) & (place <= length - 1)
-        index = minigrad.where(fits, place, 0.0).to(minigrad.int64)
-        fits = fits.to(place.dtype)
-    return index, share * fits
+        return minigrad.where(fits, place, 0.0).to(minigrad.int64), fits
 
 
 def _bicubic(input: Tensor, places: list, padding_mode: str, align_corners: bool) -> Tensor:
