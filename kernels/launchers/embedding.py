@@ -391,20 +391,28 @@ def scatter_add(
     index: np.ndarray,
     src: np.ndarray,
     version: str | None = None,
+    out: np.ndarray | None = None,
+    error: Callable[[int], Exception] | None = None,
 ) -> np.ndarray:
-    """A copy of x with src added at index along `axis`; equal indices accumulate.
+    """A copy of x with src added at index along `axis`, or x itself where it is given as `out`;
+    equal indices accumulate.
 
-    version: "atomic", "lines" or "split" (default: by device, see the file's header). Raises
-    ValueError for shapes that do not fit, TypeError for dtypes that differ, IndexError out of
-    bounds.
+    version: "atomic", "lines" or "split" (default: by device, see the file's header). error: what
+    is raised for a wrong number (default: an IndexError). Raises ValueError for shapes that do not
+    fit, TypeError for dtypes that differ.
     """
     axis = _axis("scatter_add", x, axis, index)
     lines = index.size // max(index.shape[axis], 1)
     version = _chosen("scatter_add", version, x, ceil_div(lines, THREADS))
     compute = sum_dtype(version, x.dtype)
-    start = copy(dialect, x) if compute == x.dtype else cast(dialect, x, compute)
-    out = _scattered(dialect, "scatter_add", x, axis, index, src, start, version)
-    return out if compute == x.dtype else cast(dialect, out, x.dtype)
+    if compute == x.dtype:
+        start = copy(dialect, x) if out is None else out
+        return _scattered(dialect, "scatter_add", x, axis, index, src, start, version, error)
+    sums = cast(dialect, x, compute)
+    sums = _scattered(dialect, "scatter_add", x, axis, index, src, sums, version, error)
+    if out is None:
+        return cast(dialect, sums, x.dtype)
+    return pointwise(dialect, TABLE["copy"], sums, dtype=x.dtype, out=out)
 
 
 def scatter(
@@ -415,12 +423,14 @@ def scatter(
     src: np.ndarray,
     version: str | None = None,
     out: np.ndarray | None = None,
+    error: Callable[[int], Exception] | None = None,
 ) -> np.ndarray:
     """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
     of equal indices one counts.
 
-    version: "elements" or "lines", where it is the last (default: by device). Raises ValueError for
-    shapes that do not fit, TypeError for dtypes that differ, IndexError out of bounds.
+    version: "elements" or "lines", where it is the last (default: by device). error: what is
+    raised for a wrong number (default: an IndexError). Raises ValueError for shapes that do not
+    fit, TypeError for dtypes that differ.
     """
     check_version("scatter", version, PUT_VERSIONS)
     axis = _axis("scatter", x, axis, index)
@@ -428,15 +438,17 @@ def scatter(
         any_order = on_gpu(x) and not are_deterministic_algorithms_enabled()
         version = "elements" if any_order else "lines"
     start = copy(dialect, x) if out is None else out
-    return _scattered(dialect, "scatter", x, axis, index, src, start, version)
+    return _scattered(dialect, "scatter", x, axis, index, src, start, version, error)
 
 
-def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, version: str):
+def _scattered(
+    dialect: Dialect, name: str, x, axis: int, index, src, out, version: str, error=None
+):
     """`out`, which holds the elements of x, with src added or written at index."""
     size, length = x.shape[axis], index.shape[axis]
     checks = version in MODES and _kernels_check(dialect, name, index)
     if not checks:
-        index = _checked(dialect, name, index, size)
+        index = _checked(dialect, name, index, size, error=error)
     if src.dtype != x.dtype:
         raise TypeError(f"{name}: src is {src.dtype}, expected {x.dtype} as x")
     if any(n > m for n, m in zip(index.shape, src.shape)):
@@ -448,7 +460,7 @@ def _scattered(dialect: Dialect, name: str, x, axis: int, index, src, out, versi
         inner = math.prod(index.shape[axis + 1 :])
         if checks:
             mode, whole = MODES[version], index.shape[1:] == x.shape[1:]
-            with _expected(name, index, size) as (record, number):
+            with _expected(name, index, size, error=error) as (record, number):
                 check = record, number, 0
                 if axis == 0 and inner > 1 and whole and not any(index.strides[1:]):
                     rows = index[(slice(None), *[0] * (index.ndim - 1))]

@@ -62,28 +62,42 @@ def gather(x: np.ndarray, axis: int, index: np.ndarray) -> np.ndarray:
 
 
 @traced
-def scatter_add(x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
-    """A copy of x with src added at index along `axis`; equal indices accumulate."""
-    check_index("scatter_add", index, x.shape[axis])
-    out = x.astype(compute_dtype(x.dtype))
+def scatter_add(
+    x: np.ndarray,
+    axis: int,
+    index: np.ndarray,
+    src: np.ndarray,
+    out: np.ndarray | None = None,
+    error: Callable[[int], Exception] | None = None,
+) -> np.ndarray:
+    """A copy of x with src added at index along `axis`, or x itself where it is given as `out`;
+    equal indices accumulate. error: what is raised for a wrong number."""
+    check_index("scatter_add", index, x.shape[axis], error=error)
+    sums = x.astype(compute_dtype(x.dtype))
     grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[axis] = index
     part = src[tuple(slice(n) for n in index.shape)]
-    np.add.at(out, tuple(grid), part.astype(out.dtype, copy=False))
-    return out.astype(x.dtype, copy=False)
+    np.add.at(sums, tuple(grid), part.astype(sums.dtype, copy=False))
+    if out is None:
+        return sums.astype(x.dtype, copy=False)
+    out[...] = sums
+    return out
 
 
 @traced
 def scatter(
-    x: np.ndarray, axis: int, index: np.ndarray, src: np.ndarray, out: np.ndarray | None = None
+    x: np.ndarray,
+    axis: int,
+    index: np.ndarray,
+    src: np.ndarray,
+    out: np.ndarray | None = None,
+    error: Callable[[int], Exception] | None = None,
 ) -> np.ndarray:
     """A copy of x with src written at index along `axis`, or x itself where it is given as `out`;
-    of equal indices the last counts."""
-    check_index("scatter", index, x.shape[axis])
-    out, grid = (
-        x.copy() if out is None else out,
-        list(np.ogrid[tuple(slice(n) for n in index.shape)]),
-    )
+    of equal indices the last counts. error: what is raised for a wrong number."""
+    check_index("scatter", index, x.shape[axis], error=error)
+    out = x.copy() if out is None else out
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[axis] = index
     out[tuple(grid)] = src[tuple(slice(n) for n in index.shape)]
     return out

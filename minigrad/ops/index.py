@@ -11,13 +11,12 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.support.bounds import all_below
-from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, flat_positions, getitem, plus_multiple
+from minigrad.ops.getitem import Put, flat_positions, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
@@ -77,14 +76,14 @@ class ScatterAdd(Op):
     @staticmethod
     def forward(x: Any, index: Any, src: Any, dim: int) -> Any:
         region = tuple([slice(0, n) for n in index.shape])
-        return dispatch.active.scatter_add(x, dim, index, src[region])
+        return dispatch.active.scatter_add(x, dim, index, src[region], error=wrong_index(x, dim))
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
         (index,) = ctx.tensors()
         if not ctx.needs[2]:
             return (g, None, None)
-        return (g, None, _padded(Gather.apply(g, index, dim=dim), ctx.shapes[2]))
+        return (g, None, padded(Gather.apply(g, index, dim=dim), ctx.shapes[2]))
 
 
 class Scatter(Op):
@@ -101,7 +100,7 @@ class Scatter(Op):
     def forward(x: Any, index: Any, src: Any, dim: int) -> Any:
         region = tuple([slice(0, n) for n in index.shape])
         if x.dtype.kind != "c":
-            return dispatch.active.scatter(x, dim, index, src[region])
+            return dispatch.active.scatter(x, dim, index, src[region], error=wrong_index(x, dim))
         out = x.copy()
         rows = out[tuple([slice(None) if d == dim else s for d, s in enumerate(region)])]
         array_module(x).put_along_axis(rows, index, src[region], dim)
@@ -115,7 +114,7 @@ class Scatter(Op):
             zeros = wrap(array_module(g._array).zeros(index._array.shape, g._array.dtype))
             kept = Scatter.apply(g, index, zeros, dim=dim)
         if ctx.needs[2]:
-            values = _padded(Gather.apply(g, index, dim=dim), ctx.shapes[2])
+            values = padded(Gather.apply(g, index, dim=dim), ctx.shapes[2])
         return (kept, None, values)
 
 
@@ -195,7 +194,7 @@ class AddRows(Op):
         return (Embedding.apply(g, index, padding_idx=None), None)
 
 
-def _padded(x: Tensor, shape: tuple) -> Tensor:
+def padded(x: Tensor, shape: tuple) -> Tensor:
     """x with zeros appended, up to `shape` (a source may be larger than its index)."""
     if x._array.shape == shape:
         return x
@@ -225,11 +224,17 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
                 f"Size does not match at dimension {d} expected index {list(i.shape)} to be no "
                 f"larger than self {list(a.shape)} apart from dimension {dim}"
             )
-    if on_gpu(i) and a.dtype.kind != "c" and name in ("gather", "scatter_add", "scatter"):
-        return  # their launchers check, for the gradient too
-    n = a.shape[dim] if a.ndim else 1
+    launcher = name in ("scatter_add", "scatter") or (on_gpu(i) and name == "gather")
+    if launcher and a.dtype.kind != "c" and mode.recorder is None:
+        return  # it checks, on a GPU for the gradient too
+    check_bounds(i, 0, a.shape[dim] if a.ndim else 1, wrong_index(a, dim))
+
+
+def wrong_index(x: Any, dim: int) -> Callable[[int], Exception]:
+    """The error of a wrong number in an index of gather and scatter."""
+    n = x.shape[dim] if x.ndim else 1
     text = f"is out of bounds for dimension {dim} with size {n}"
-    check_bounds(i, 0, n, lambda wrong: RuntimeError(f"index {wrong} {text}"))
+    return lambda wrong: RuntimeError(f"index {wrong} {text}")
 
 
 def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
@@ -259,166 +264,12 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return input.reshape(-1)[:0].reshape(index._array.shape)
     if input._array.ndim and index._array.ndim:
         return Gather.apply(input, index, dim=place)
-    return Gather.apply(*_vectors(input, index), dim=place).reshape(index._array.shape)
+    return Gather.apply(*as_vectors(input, index), dim=place).reshape(index._array.shape)
 
 
-def _vectors(*tensors: Tensor) -> list[Tensor]:
+def as_vectors(*tensors: Tensor) -> list[Tensor]:
     """The tensors, those of no dimension as vectors of one element."""
     return [x if x._array.ndim else x.reshape(1) for x in tensors]
-
-
-@export()
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src added at index along dim; equal positions add up."""
-    return _scattered(ScatterAdd, input, dim, index, src)
-
-
-def _scattered(op: type[Op], input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    place = normalize_dim(dim, input._array.ndim)
-    result = op.apply(*_vectors(input, index, src), dim=place)
-    return result if input._array.ndim else result.reshape(())
-
-
-@export()
-def scatter(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Any = None,
-    *,
-    value: Any = None,
-    reduce: str | None = None,
-) -> Tensor:
-    """input with the elements of src written to the places along dim that index names.
-
-    For dim 0 and two dimensions: out[index[i, j], j] = src[i, j]. index: int64, with as many
-    dimensions as input. src: a tensor at least as long as index in each dimension, or a number
-    (`value`). reduce: "add" or "multiply" instead of writing. Where several elements go to one
-    place, one of them is written.
-
-    Example::
-
-        minigrad.zeros(2, 3).scatter(1, minigrad.tensor([[2], [0]]), 1.0)
-        # tensor([[0., 0., 1.],
-        #         [1., 0., 0.]])
-    """
-    source = value if src is None else src
-    if not isinstance(source, Tensor):
-        source, like = dtypes.fitting(source, input._array.dtype), input._array
-        source = wrap(array_module(like).full(index._array.shape, source, like.dtype))
-    if reduce == "multiply":
-        return scatter_reduce(input, dim, index, source, "prod")
-    if reduce not in (None, "add"):
-        raise RuntimeError(
-            f"scatter: expected reduce to be None, 'add' or 'multiply', got {reduce!r}"
-        )
-    return _scattered(Scatter if reduce is None else ScatterAdd, input, dim, index, source)
-
-
-class ScatterReduce(Op):
-    """The product or an extremum of x and of what src has for the same place."""
-
-    saves = (0, 1, 2)
-    saves_outputs = (0,)
-
-    @staticmethod
-    def rule(x: Tensor, index: Tensor, src: Tensor, dim: int, reduce: str) -> None:
-        check_index("scatter_reduce", x, index, dim)
-        check_source("scatter", x, index, src)
-
-    @staticmethod
-    def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
-        xp, out = array_module(x), dispatch.active.copy(x)
-        region = tuple([slice(0, n) for n in index.shape])
-        strides = [math.prod(out.shape[d + 1 :]) for d in range(out.ndim)]
-        parts = [p * s for p, s in zip(xp.ogrid[region], strides)]
-        start = sum([p for d, p in enumerate(parts) if d != dim], xp.zeros_like(parts[dim][:1]))
-        places = plus_multiple(start, strides[dim], index).reshape(-1)  # flat: ufunc.at is fast
-        used = src[region].reshape(-1)
-        if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
-            host = out.get()
-            np.multiply.at(host.reshape(-1), places.get(), used.get())
-            out.set(host)
-            return out
-        ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
-        with np.errstate(invalid="ignore"):  # NaN wins quietly
-            ufunc.at(out.reshape(-1), places, used)
-        return out
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dim: int, reduce: str) -> tuple:
-        x, index, src, y = ctx.tensors()
-        region = tuple([slice(0, n) for n in index._array.shape])
-        used = src[region]
-        if reduce == "prod":
-            gx, gs = _product_gradients(g, x, index, used, y, dim)
-        else:
-            mine = (x == y).to(g.dtype)
-            theirs = (used == y.gather(dim, index)).to(g.dtype)
-            share = g / mine.scatter_add(dim, index, theirs)  # ties share the gradient
-            gx, gs = mine * share, theirs * share.gather(dim, index)
-        return (gx, None, _padded(gs, src._array.shape))
-
-
-def _product_gradients(
-    g: Tensor, x: Tensor, index: Tensor, src: Tensor, y: Tensor, dim: int
-) -> tuple[Tensor, Tensor]:
-    """The gradient of a factor is the product of the others. A factor of 0 is replaced by 1 in it;
-    of several zeros in src at one place, each has a gradient of 0."""
-
-    def product(x: Tensor, src: Tensor) -> Tensor:
-        return ScatterReduce.apply(x, index, src, dim=dim, reduce="prod")
-
-    ones = x.masked_fill(x == 0, 1)
-    zero = src == 0
-    zeros = (x * 0).scatter_add(dim, index, zero.to(x.dtype)).gather(dim, index)
-    single = zero & (zeros == 1)
-    without = (g * product(x, src.masked_fill(single, 1))).gather(dim, index)
-    others = (g * y).gather(dim, index) / src.masked_fill(zero, 1)
-    return g * product(ones, src) / ones, POINTWISE["where"](single, without, others)
-
-
-@export()
-def scatter_reduce(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    reduce: str,
-    *,
-    include_self: bool = True,
-) -> Tensor:
-    """input with src reduced into it at index along dim: by "sum", "prod", "mean", "amax" or
-    "amin". Without include_self, places that the index names start from nothing."""
-    identities = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
-    if reduce not in identities:
-        raise RuntimeError(
-            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
-        )
-    if src._array.dtype != input._array.dtype:
-        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if reduce == "mean" and input._array.dtype.kind == "b":
-        raise dtypes.refused("scatter_reduce_mean", input._array.dtype)
-    if not include_self:
-        first = identities[reduce]
-        if math.isinf(first) and input._array.dtype.kind == "b":
-            first = first > 0
-        elif math.isinf(first) and not input.is_floating_point():
-            limits = np.iinfo(input._array.dtype)
-            first = limits.min if first < 0 else limits.max
-        input = scatter(input, dim, index, first)
-    if reduce not in ("sum", "mean"):
-        place = normalize_dim(dim, input._array.ndim)
-        result = ScatterReduce.apply(*_vectors(input, index, src), dim=place, reduce=reduce)
-        return result if input._array.ndim else result.reshape(())
-    total = scatter_add(input, dim, index, src)
-    if reduce == "sum":
-        return total
-    xp, shape = array_module(input._array), input._array.shape
-    count = wrap((xp.ones if include_self else xp.zeros)(shape, input._array.dtype))
-    count = scatter_add(count, dim, index, wrap(xp.ones(src._array.shape, input._array.dtype)))
-    count = count.masked_fill(count == 0, 1)
-    return total / count if input.is_floating_point() else total.div(count, rounding_mode="floor")
 
 
 @export()
@@ -496,7 +347,7 @@ def index_add(
 ) -> Tensor:
     """input with alpha * source added to the slices at `index`."""
     if not input._array.ndim:
-        vectors = _vectors(input, index, source)
+        vectors = as_vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
     place, positions, source = _slices("index_add", input, dim, index, source)
     if alpha != 1:
@@ -513,7 +364,7 @@ def index_add(
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
     if not input._array.ndim:
-        x, index, source = _vectors(input, index, source)
+        x, index, source = as_vectors(input, index, source)
         return index_copy(x, dim, index, source).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
     xp, shape = array_module(input._array), input._array.shape
@@ -535,7 +386,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with the slices at `index` set to a number or a 0-dimensional tensor."""
     if not input._array.ndim:
-        (index,) = _vectors(index)
+        (index,) = as_vectors(index)
         return index_fill(input.reshape(1), dim, index, value).reshape(())
     if index._array.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
@@ -694,5 +545,5 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 _masked_scatter.__name__ = "masked_scatter"
 export()(_masked_scatter)
 
-for _name in "scatter scatter_add index_add index_copy index_fill masked_scatter".split():
+for _name in "index_add index_copy index_fill masked_scatter".split():
     inplace(_name)

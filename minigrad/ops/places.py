@@ -14,10 +14,11 @@ from minigrad.backends import array_module, on_gpu
 from minigrad.devices import read
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.getitem import Put, Take
-from minigrad.ops.index import gather, scatter_reduce
+from minigrad.ops.index import gather
 from minigrad.ops.masks import runs_on_gpu
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.ops.reduce import values_and_indices
+from minigrad.ops.scatter import scatter_reduce
 from minigrad.ops.sort import searchsorted, sort
 from minigrad.ops.storage import elements_at
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
