@@ -33,8 +33,9 @@ class Counter:
         self.calls: collections.Counter[CodeType] = collections.Counter()
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Counter:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "call":
+            frame.f_trace = self  # else Python 3.13 counts nothing the first time that code runs
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
             self.calls[frame.f_code] += 1
         elif event == "opcode":
             self.instructions[frame.f_code] += 1

@@ -142,6 +142,8 @@ class Pairs(NamedTuple):
 
         both = d1 * (w0 + w1)    y1 = both - (d1 - d2) * w1    y0 = both + (d0 - d1) * w0
 
+    Of an infinite d0 y1 is a number still, of an infinite d1 both are none (NaN).
+
     left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart.
     """
 

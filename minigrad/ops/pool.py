@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.resample import Taps
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops import repeated
 from minigrad.ops.conv import Pair, check_positive, pair
-from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.reduce import mean
+from minigrad.ops.taps import resampled
 from minigrad.tensor import Tensor, export, wrap
 
 
@@ -296,20 +298,22 @@ def _bounds(n: int, out: int) -> list[tuple[int, int]]:
     return [(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
 
 
-def averaging(n: int, out: int, x: Tensor) -> Tensor:
-    """The (out, n) matrix that averages each window, of x's dtype and device."""
-    rows = np.zeros((out, n), x._array.dtype)
-    for i, (a, b) in enumerate(_bounds(n, out)):
-        rows[i, a:b] = 1 / (b - a)
-    return wrap(array_module(x._array).asarray(rows))
+@functools.lru_cache
+def averages(n: int, out: int) -> Taps:
+    """The means of the windows of an adaptive pool."""
+    bounds = _bounds(n, out)
+    rows = np.concatenate([np.full(b - a, i) for i, (a, b) in enumerate(bounds)])
+    columns = np.concatenate([np.arange(a, b) for a, b in bounds])
+    return Taps(
+        out, n, rows, columns, np.concatenate([np.full(b - a, 1 / (b - a)) for a, b in bounds])
+    )
 
 
 @export(method=False)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean of (..., H, W) over windows such that the result has `output_size`.
 
-    A single window is a mean; windows of equal size use average pooling, others two products with
-    averaging matrices.
+    A single window is a mean; windows of equal size use average pooling.
     """
     x = _adaptive("adaptive_avg_pool2d", input)
     h, w = x._array.shape[2:]
@@ -319,7 +323,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     elif h % oh == 0 and w % ow == 0:
         y = avg_pool2d(x, (h // oh, w // ow))
     else:
-        y = matmul(matmul(averaging(h, oh, x), x), averaging(w, ow, x).t())
+        y = resampled(resampled(x, 2, averages(h, oh)), 3, averages(w, ow))
     return y if input._array.ndim == 4 else y.squeeze(0)
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from kernels.launchers.resample import Taps
 from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.combine import repeated_along
-from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
-from minigrad.ops.pool import averaging
-from minigrad.tensor import Tensor, functions, wrap
+from minigrad.ops.pool import averages
+from minigrad.ops.taps import resampled
+from minigrad.tensor import Tensor, wrap
 
 _DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _MODES = ("nearest", "nearest-exact", "area", *_DIMENSIONS)
@@ -104,7 +105,7 @@ def interpolate(
         if mode.startswith("nearest") and on_gpu(input._array) and _repeats(n, m, step, mode):
             repeats[dim] = m // n
         elif antialias:
-            input = _weighted(input, dim, _antialiased(n, m, step, mode))
+            input = resampled(input, dim, _antialiased(n, m, step, mode))
         else:
             input = _along(input, dim, n, m, step, mode, bool(align_corners))
     return repeated_along(input, repeats) if repeats else input
@@ -132,38 +133,29 @@ def _repeats(n: int, m: int, step: float, mode: str) -> bool:
 
 def _along(x: Tensor, dim: int, n: int, m: int, step: float, mode: str, aligned: bool) -> Tensor:
     """One dimension of n elements resampled to m."""
-    positions = np.arange(m)
     if mode.startswith("nearest"):
         taken = _nearest(n, m, step, mode)
-        if (taken == positions).all() and n == m:
+        if n == m and (taken == np.arange(m)).all():
             return x
         return x.index_select(dim, wrap(array_module(x._array).asarray(taken)))
+    return resampled(x, dim, _taps(n, m, step, mode, aligned))
+
+
+@functools.lru_cache
+def _taps(n: int, m: int, step: float, mode: str, aligned: bool) -> Taps:
+    """What m results take from n elements."""
     if mode == "area":
-        return matmul(x.movedim(dim, -1), averaging(n, m, x).t()).movedim(-1, dim)
+        return averages(n, m)
+    positions = np.arange(m)
     centres = positions * step if aligned else (positions + 0.5) * step - 0.5
     places, shares = _cubic(centres) if mode == "bicubic" else _linear(centres, n, aligned)
-    if n <= _LONG:
-        return _weighted(x, dim, _weights(places, shares, n))
-    total: Any = None
-    xp, axis = array_module(x._array), [-1 if d == dim else 1 for d in range(x._array.ndim)]
-    for place, share in zip(places, shares, strict=True):
-        chosen = x.index_select(dim, wrap(xp.asarray(place.clip(0, n - 1))))
-        share = wrap(xp.asarray(share.astype(x._array.dtype).reshape(axis)))
-        total = chosen * share if total is None else functions.addcmul(total, chosen, share)
-    return total
+    columns = np.concatenate(places).clip(0, n - 1)
+    return Taps(m, n, np.tile(positions, len(places)), columns, np.concatenate(shares))
 
 
-_LONG = 128  # elements of a dimension for which a matrix of weights costs more than indices
-
-
-def _weighted(x: Tensor, dim: int, rows: np.ndarray) -> Tensor:
-    """One dimension of n elements times rows (m, n)."""
-    weights = wrap(array_module(x._array).asarray(rows.astype(x._array.dtype)))
-    return matmul(x.movedim(dim, -1), weights.t()).movedim(-1, dim)
-
-
-def _antialiased(n: int, m: int, step: float, mode: str) -> np.ndarray:
-    """Weights (m, n) of a triangle or a cubic (a = -0.5), widened by `step` above 1."""
+@functools.lru_cache
+def _antialiased(n: int, m: int, step: float, mode: str) -> Taps:
+    """A triangle or a cubic (a = -0.5) around each result, widened by `step` above 1."""
     wide = max(step, 1.0)
     centres = (np.arange(m) + 0.5)[:, None] * step
     reach = (2.0 if mode == "bicubic" else 1.0) * wide
@@ -175,16 +167,11 @@ def _antialiased(n: int, m: int, step: float, mode: str) -> np.ndarray:
         share = 1 - d
     first = (centres - reach + 0.5).astype(np.int64)  # truncated, as in Pillow and torch
     after = (centres + reach + 0.5).astype(np.int64)
-    share = np.where((places >= first) & (places < after) & (d < reach / wide), share, 0)
-    return share / share.sum(1, keepdims=True)
-
-
-def _weights(places: list[np.ndarray], shares: list[np.ndarray], n: int) -> np.ndarray:
-    """The matrix (m, n) whose row i holds share[i] at place[i], added up at the edges."""
-    rows = np.zeros((len(places[0]), n))
-    for place, share in zip(places, shares, strict=True):
-        np.add.at(rows, (np.arange(len(place)), place.clip(0, n - 1)), share)
-    return rows
+    covered = (places >= first) & (places < after)
+    share = np.where(covered & (d < reach / wide), share, 0)
+    share /= share.sum(1, keepdims=True)
+    rows, columns = np.nonzero(covered)
+    return Taps(m, n, rows, columns, share[covered])
 
 
 def _linear(centres: np.ndarray, n: int, aligned: bool) -> tuple[list, list]:

@@ -188,7 +188,7 @@ def scatter_reduce(
     return total / count if input.is_floating_point() else total.div(count, rounding_mode="floor")
 
 
-def _written(name: str, op: type[Op]) -> None:
+def _written(name: str, op: type[Scatter] | type[ScatterAdd]) -> None:
     """Define `Tensor.name_`, which writes into the tensor itself where no gradient is recorded."""
     inplace(name)
     general = getattr(Tensor, f"{name}_")
@@ -205,8 +205,8 @@ def _written(name: str, op: type[Op]) -> None:
         check_no_overlap(self._array)
         place = normalize_dim(dim, self._array.ndim)
         op.rule(self, index, src, place)
-        x, values, launch = self._array, src._array, getattr(dispatch.active, name)
-        launch(x, place, index._array, values, out=x, error=wrong_index(x, place))
+        x, launch = self._array, getattr(dispatch.active, name)
+        launch(x, place, index._array, src._array, out=x, error=wrong_index(x, place))
         self._counter[0] += 1
         return self
 

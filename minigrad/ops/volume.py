@@ -18,17 +18,17 @@ from minigrad.autograd.node import check_devices
 from minigrad.ops.combine import pad_constant
 from minigrad.ops.conv import check_dtypes, check_sizes, conv2d, conv_transpose2d, with_batch
 from minigrad.ops.fold import Col2Im
-from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import (
     adaptive_avg_pool2d,
     adaptive_max_pool2d,
-    averaging,
+    averages,
     avg_pool2d,
     batched,
     max_pool2d,
     target_size,
 )
+from minigrad.ops.taps import resampled
 from minigrad.tensor import Tensor, export
 
 Triple = tuple[int, int, int]
@@ -247,9 +247,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     n, c, depth = x._array.shape[:3]
     size = target_size("adaptive_avg_pool3d", output_size, x._array.shape[2:])
     y = adaptive_avg_pool2d(x.reshape(n, c * depth, *x._array.shape[3:]), size[1:])
-    y = matmul(averaging(depth, size[0], y), y.reshape(n, c, depth, size[1] * size[2])).reshape(
-        n, c, *size
-    )
+    y = resampled(y.reshape(n, c, depth, *size[1:]), 2, averages(depth, size[0]))
     return y if input._array.ndim == 5 else y.squeeze(0)
 
 
