@@ -93,10 +93,12 @@ def resample(
     """x with `taps.size` elements along `axis` replaced by `taps.results` weighted sums of them.
 
     16-bit floats are added in float32. version: default by axis, see the file's header. Raises
-    ValueError for another length.
+    ValueError for another length, IndexError for an axis that is not there.
     """
     check_floating("resample", x)
-    axis = axis % x.ndim
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"resample: no axis {axis} in an array of {x.ndim} dimensions")
+    axis %= x.ndim
     if x.shape[axis] != taps.size:
         raise ValueError(f"resample: expected {taps.size} elements along {axis}, got {x.shape}")
     out = empty((*x.shape[:axis], taps.results, *x.shape[axis + 1 :]), x.dtype, x)

@@ -84,6 +84,9 @@ def test_what_does_not_fit():
         kernels.resample(x, 1, halves(5))
     with pytest.raises(ValueError, match="does not fit"):
         kernels.resample(x, 0, halves(3), version="last")
+    for axis in (2, -3):
+        with pytest.raises(IndexError, match=f"resample: no axis {axis} in an array of 2"):
+            kernels.resample(x, axis, halves(4))
     with pytest.raises(TypeError, match="resample"):
         kernels.resample(x.astype(int), 1, halves(4))
     for row, column in ((0, 4), (0, -1), (2, 0), (-1, 0)):
