@@ -23,7 +23,7 @@ __global__ void resample_rows(const T* x, const int* first, const int* count, co
 // A block has 8 rows and a strip of 32 results.
 template <class T, class A>
 __global__ void resample_last(const T* x, const int* first, const int* count, const A* weights,
-                              T* out, int results, int size, long long rows, int strips, int) {
+                              T* out, int results, int size, long long rows, int strips) {
     const int i = blockIdx.x % strips * blockDim.x + threadIdx.x;
     const long long row = blockIdx.x / strips * (long long)blockDim.y + threadIdx.y;
     if (row >= rows || i >= results) return;

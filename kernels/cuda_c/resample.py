@@ -16,6 +16,7 @@ def rows_kernel(dtype: np.dtype) -> Kernel:
 
 
 def last_kernel(dtype: np.dtype) -> Kernel:
-    """kernel(x, first, count, weights, out, results, size, rows, strips, width), block (32, 8)."""
+    """kernel(x, first, count, weights, out, results, size, rows, strips, width), block (32, 8): the
+    width is of no use here, where a thread ends after its own taps."""
     types = (storage_type(dtype), scalar_type(dtype))
-    return _kernel("resample_last", (), types, as_passed)
+    return _kernel("resample_last", (), types, lambda *args: args[:-1])
