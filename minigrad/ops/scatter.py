@@ -202,6 +202,7 @@ def _written(name: str, op: type[Scatter] | type[ScatterAdd]) -> None:
             return general(self, dim, index, *args, **kwargs)
         check_writable(self)
         src = _as_tensor(given[0], self, index) if op is Scatter else given[0]
+        index, src = as_vectors(index, src)
         check_no_overlap(self._array)
         place = normalize_dim(dim, self._array.ndim)
         op.rule(self, index, src, place)
@@ -223,6 +224,8 @@ def _may_be_written(x: Tensor, index: Any, src: Any) -> bool:
     array = x._array
     if array.dtype.kind == "c" or not array.ndim or not getattr(array.flags, "writeable", True):
         return False
+    if any(type(t._array) is not type(array) for t in tensors):
+        return False  # of another device
     return not any(array_module(array).may_share_memory(array, t._array) for t in tensors[1:])
 
 

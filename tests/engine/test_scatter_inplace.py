@@ -59,6 +59,9 @@ def test_a_number_and_keywords(rng):
         x = minigrad.zeros(3, 4)
         write(x, minigrad.tensor([[0], [3], [1]]))
         assert x.tolist() == [[2, 0, 0, 0], [0, 0, 0, 2], [0, 2, 0, 0]]
+    x = minigrad.zeros(3)  # an index without dimensions is one element
+    assert x.scatter_(0, minigrad.tensor(1), 5.0).tolist() == [0, 5, 0]
+    assert x.scatter_add_(0, minigrad.tensor(1), minigrad.tensor(2.0)).tolist() == [0, 7, 0]
     x = minigrad.ones(2, 2)
     assert x.scatter_(1, minigrad.tensor([[1], [0]]), 3.0, reduce="multiply").tolist() == [
         [1, 3],
