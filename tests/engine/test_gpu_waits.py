@@ -94,36 +94,59 @@ def test_a_scaled_step_waits_once(backend):
 
 
 WRONG = {
-    "Target 12 is out of bounds": lambda x, i: F.cross_entropy(x, i),
-    "Target -3 is out of bounds": lambda x, i: F.nll_loss(x, i - 15 * (i == 12)),
-    "index 12 is out of bounds for size 4": lambda x, i: F.embedding(i, x),
-    "index 12 is out of bounds for size 5": lambda x, i: x.gather(1, i.reshape(4, 1)),
-    "index 12 is out of bounds for dimension 0 with size 4": lambda x, i: x[i],
-    "embedding: index 12 is out of bounds for size 4": lambda x, i: x.index_select(0, i),
-    "scatter: index 12 is out of bounds for size 5": lambda x, i: x.scatter(1, i.view(4, 1), 1.0),
-    "index 12 is out of range for a dimension of length 4": lambda x, i: x.index_copy(0, i, x),
-    "index 12 is out of bounds for dimension 1 with size 5": lambda x, i: x.index_fill(1, i, 1.0),
-    "out of range for a tensor of 10 elements": lambda x, i: x[:2].take(i),
-    "12 is out of bounds for dimension 0 with size": lambda x, i: x.index_put_((i,), x),
+    "cross_entropy": ("Target 12 is out of bounds", lambda x, i: F.cross_entropy(x, i)),
+    "nll_loss": ("Target -3 is out of bounds", lambda x, i: F.nll_loss(x, i - 15 * (i == 12))),
+    "embedding": ("index 12 is out of bounds for size 4", lambda x, i: F.embedding(i, x)),
+    "gather": ("index 12 is out of bounds for size 5", lambda x, i: x.gather(1, i.view(4, 1))),
+    "getitem": ("index 12 is out of bounds for dimension 0 with size 4", lambda x, i: x[i]),
+    "index_select": (
+        "embedding: index 12 is out of bounds for size 4",
+        lambda x, i: x.index_select(0, i),
+    ),
+    "scatter": (
+        "index 12 is out of bounds for dimension 1 with size 5",
+        lambda x, i: x.scatter(1, i.view(4, 1), 1.0),
+    ),
+    "scatter_": (
+        "index 12 is out of bounds for dimension 1 with size 5",
+        lambda x, i: x.clone().scatter_(1, i.view(4, 1), 1.0),
+    ),
+    "scatter_add_": (
+        "index 12 is out of bounds for dimension 1 with size 5",
+        lambda x, i: x.clone().scatter_add_(1, i.view(4, 1), x),
+    ),
+    "index_copy": (
+        "index 12 is out of range for a dimension of length 4",
+        lambda x, i: x.index_copy(0, i, x),
+    ),
+    "index_fill": (
+        "index 12 is out of bounds for dimension 1 with size 5",
+        lambda x, i: x.index_fill(1, i, 1.0),
+    ),
+    "take": ("out of range for a tensor of 10 elements", lambda x, i: x[:2].take(i)),
+    "index_put": (
+        "index 12 is out of bounds for dimension 0 with size 4",
+        lambda x, i: x.index_put_((i,), x),
+    ),
 }
 
 
 @BACKENDS
-@pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_index_is_an_error_when_the_host_waits(text, backend, monkeypatch):
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_index_is_an_error_when_the_host_waits(name, backend, monkeypatch):
     x, i = mg.rand(4, 5, device="cuda"), mg.tensor([1, 12, 3, 0], device="cuda")
-    errors = (IndexError, RuntimeError)
+    errors, (text, call) = (IndexError, RuntimeError), WRONG[name]
     with mg.backends.use(backend):
         with pytest.raises(errors, match=text) as caught:  # a second check in it may come first
-            WRONG[text](x, i).sum().item()
+            call(x, i).sum().item()
         assert "CUDA_LAUNCH_BLOCKING=1" in caught.value.__notes__[0]
         assert x.sum().item() > 0  # reported once; the device works on
         with pytest.raises(errors, match=text):
-            WRONG[text](x, i)
+            call(x, i)
             mg.cuda.synchronize()
         monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
         with pytest.raises(errors, match=text):
-            WRONG[text](x, i)
+            call(x, i)
 
 
 @BACKENDS
