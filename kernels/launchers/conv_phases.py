@@ -2,7 +2,8 @@
 
 With a stride s, the positions phase, phase + s, ... of dx are reached by some weights only: a
 convolution of its own, whose result is a channel for each phase. All phases together are one, with
-zeros for the weights that do not reach a phase.
+zeros for the weights that do not reach a phase. An infinite element of the gradient times such a
+zero is NaN: around the elements of dx that it reaches lie some that are NaN, not numbers.
 """
 
 from __future__ import annotations
