@@ -129,16 +129,18 @@ class ThreadLoopLower(KernelLower):
             if any(inner.body < loop.body for inner in long):
                 self._describe(loop, [_property(self.module, "llvm.loop.unroll.disable")])
         ordered = {loop.header for loop in hinted[Hint.ORDERED_THREADS]}
+        # One group for all loops: llvmlite takes distinct nodes that look the same for one, so all
+        # properties would name the first loop's group, and only that would go without alias checks
+        group = _node(self.module)
+        vectorised = _property(self.module, "llvm.loop.isvectorized", _I32(1))
+        properties = [
+            _property(self.module, "llvm.loop.unroll.disable"),
+            _property(self.module, "llvm.loop.parallel_accesses", group),
+            _property(self.module, "llvm.loop.vectorize.followup_vectorized", vectorised),
+        ]
         for loop in hinted[Hint.THREADS]:
             if loop.header in ordered:
                 continue
-            group = _node(self.module)
-            vectorised = _property(self.module, "llvm.loop.isvectorized", _I32(1))
-            properties = [
-                _property(self.module, "llvm.loop.unroll.disable"),
-                _property(self.module, "llvm.loop.parallel_accesses", group),
-                _property(self.module, "llvm.loop.vectorize.followup_vectorized", vectorised),
-            ]
             self._describe(loop, properties)
             for block in self._blocks_of(loop):
                 for instruction in block.instructions:

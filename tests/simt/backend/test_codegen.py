@@ -50,6 +50,22 @@ def test_threads_are_taken_to_be_independent(optimised):
     assert "vector.memcheck" not in optimised[0]
 
 
+def test_threads_of_every_loop_are_taken_to_be_independent(optimised):
+    """Of blocks at an edge, too, whose threads are in other loops than those of a full one."""
+
+    @cuda.jit
+    def increase(a, b):
+        i = cuda.grid(1)
+        if i < a.size:
+            a[i] += b[i]
+
+    a, b = np.arange(100, dtype=np.float32), np.ones(100, np.float32)
+    increase[2, 64](a, b)
+    np.testing.assert_array_equal(a, np.arange(1, 101))
+    assert len(re.findall(VECTOR_SUM, optimised[0])) > 1
+    assert "vector.memcheck" not in optimised[0]
+
+
 def test_small_integers_are_divided_as_vectors(optimised):
     @cuda.jit
     def divide(a, b, out):
