@@ -305,7 +305,7 @@ define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x <= low) | (x
 define("hardsigmoid", "x", "minimum(maximum(x / 6 + 0.5, 0), 1)",
        "where((x > -3) & (x < 3), g / 6, 0)", domain="float", refuses="biu", activation=True)
 define("hardswish", "x", "x * minimum(maximum(x + 3, 0), 6) / 6",
-       "where(x < -3, 0, where(x <= 3, g * (x / 3 + 0.5), g))",
+       "where(x <= -3, 0, where(x < 3, g * (x / 3 + 0.5), g))",
        domain="float", refuses="biu", activation=True)
 define("threshold", "x", "where(x <= limit, value, x)", "where(x <= limit, 0, g)",
        params="limit value", refuses="b")

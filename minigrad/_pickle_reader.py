@@ -314,11 +314,28 @@ def _tensor(
         strides = tuple(s * array.itemsize for s in stride)
         xp = np if isinstance(array, np.ndarray) else minigrad.backends.array_module(array)
         view = xp.lib.stride_tricks.as_strided(array[offset:], size, strides)
-    return wrap(view).requires_grad_(_only(requires_grad, bool))
+    return wrap(_unlazy(view, metadata)).requires_grad_(_only(requires_grad, bool))
 
 
-def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, grad: Any, *_: Any) -> Tensor:
-    return _tensor(storage, offset, size, stride, grad, None)
+def _unlazy(view: Any, metadata: Any) -> Any:
+    """The elements of a tensor that torch keeps as the conjugate or the negative of its storage."""
+    lazy = {key for key, value in _only(metadata or {}, dict).items() if value}
+    if lazy - {"conj", "neg"}:
+        raise RefusedError(f"a tensor with {', '.join(sorted(map(str, lazy)))}")
+    view = view.conj() if "conj" in lazy else view
+    return -view if "neg" in lazy else view
+
+
+def _tensor_v2(
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    grad: Any,
+    hooks: Any,
+    metadata: Any = None,
+) -> Tensor:
+    return _tensor(storage, offset, size, stride, grad, hooks, None, metadata)
 
 
 def _tensor_v1(storage: Any, offset: Any, size: Any, stride: Any) -> Tensor:

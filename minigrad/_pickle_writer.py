@@ -35,6 +35,8 @@ STORAGES = {
     "int8": "CharStorage",
     "uint8": "ByteStorage",
     "bool": "BoolStorage",
+    "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
 }
 _CONTAINERS = {list, tuple, dict, OrderedDict, Counter, Size, set, frozenset}
 _STATELESS = {set: ("__builtin__", "set"), frozenset: ("__builtin__", "frozenset")}

@@ -145,3 +145,16 @@ def test_whole_modules():
         through(minigrad, minigrad, loaded)
     with pytest.raises(TypeError, match="expected classes"):
         serialization.add_safe_globals([print])
+
+
+def test_conjugates_and_negatives(torch):
+    """torch saves their storages, and that they are to be taken otherwise."""
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    found = through(torch, minigrad, [x, x.conj()])
+    assert [v.tolist() for v in found] == [[1 + 2j, 3 - 1j], [1 - 2j, 3 + 1j]]
+    assert through(torch, minigrad, x.conj().imag).tolist() == [-2, 1]
+
+
+def test_a_complex_tensor_for_torch(torch):
+    x = minigrad.tensor([1 + 2j], dtype=minigrad.complex128)
+    assert through(minigrad, torch, x).tolist() == [1 + 2j]

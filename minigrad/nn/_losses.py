@@ -332,6 +332,11 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"binary_cross_entropy: expected a target of input's dtype, {input.dtype}, got "
+            f"{target.dtype}; target.to(input.dtype) converts it"
+        )
     check_values(_check_probabilities, input._array, "input")
     check_values(_check_probabilities, target._array, "target")
     loss = POINTWISE["bce"](input, target)

@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 import minigrad
 from minigrad.ops import pool, random, volume
+from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
 from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
@@ -285,10 +288,16 @@ def embedding_bag(
         bags, n = input.shape
         input = input.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
+        check_values(_check_first_offset, offsets._array)
         starts = offsets[:-1] if include_last_offset else offsets
         bags = starts.shape[0]
         places = minigrad.arange(input.shape[0], device=input.device)
         ids = minigrad.searchsorted(starts.to(places.dtype), places, right=True) - 1
+        if include_last_offset:
+            end = int(offsets[-1])
+            input, ids = input[:end], ids[:end]
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights[:end]
     else:
         raise ValueError("embedding_bag: expected a matrix, or a vector and offsets")
     F = minigrad.nn.functional
@@ -313,3 +322,11 @@ def embedding_bag(
         return total
     sizes = rows.new_zeros(bags).index_add(0, ids, counted).clamp(min=1)
     return total / sizes.unsqueeze(1)
+
+
+def _check_first_offset(offsets: Any) -> None:
+    if isinstance(offsets, np.ndarray) and offsets.size and offsets[0] != 0:  # no wait for a GPU
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {offsets[0]}"
+        )

@@ -288,7 +288,7 @@ def multilabel_soft_margin_loss(
     logs = minigrad.nn.functional.logsigmoid
     loss = -(target * logs(input) + (1 - target) * logs(-input))
     loss = loss if weight is None else loss * weight
-    return _reduce(loss.mean(-1), reduction)
+    return _reduce(loss.sum(-1) / input.shape[-1], reduction)
 
 
 def triplet_margin_with_distance_loss(

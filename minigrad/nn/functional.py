@@ -595,8 +595,7 @@ def batch_norm(
     unbiased variance); otherwise uses the running statistics.
     """
     if not input.numel() and input.dim() > 0:
-        one = (None if v is None or not v.numel() else v.reshape(-1)[0] for v in (weight, bias))
-        return _affine(input.clone(), *one, ())
+        return _of_nothing(input, weight, bias)
     check_floating("batch_norm", input)
     if running_mean is not None and running_mean.numel() != input.shape[1]:
         raise RuntimeError(
@@ -635,6 +634,8 @@ def instance_norm(
     check_floating("batch_norm", input)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if not input.numel():
+        return _of_nothing(input, weight, bias)
     samples, channels = input.shape[:2]
     count = math.prod(input.shape[2:])
     if count == 1:
@@ -651,6 +652,12 @@ def instance_norm(
     rows = norm.batch_norm(input.reshape(1, samples * channels, -1), None, None, eps)[0]
     output = rows.reshape(input.shape)
     return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))
+
+
+def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """An empty input, whose gradient gives the parameters one of zeros."""
+    one = (None if v is None or not v.numel() else v.reshape(-1)[0] for v in (weight, bias))
+    return _affine(input.clone(), *one, ())
 
 
 def _affine(

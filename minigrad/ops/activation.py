@@ -57,6 +57,8 @@ def selu(input: Tensor) -> Tensor:
 @export(method=False)
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return POINTWISE["celu"](input, params=(alpha,))
 
 

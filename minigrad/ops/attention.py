@@ -178,6 +178,10 @@ def scaled_dot_product_attention(
     With dropout_p, or with a mask that requires a gradient, plain operations are used, which store
     the (..., L, S) probabilities.
     """
+    if is_causal and attn_mask is not None:
+        raise RuntimeError(
+            "scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+        )
     _check(query, key, value, attn_mask, dropout_p)
     lead, shared = _batch_dims(query, key, value, enable_gqa)
     scores = (query._array.shape[-2], key._array.shape[-2])

@@ -418,6 +418,11 @@ def pad(
     if input._array.dtype.kind == "b" and mode != "circular":
         raise dtypes.refused(f"{mode}_pad", input._array.dtype)
     ndim = input._array.ndim
+    if len(pad) not in (2, 4, 6) or ndim - len(pad) // 2 not in (1, 2):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {ndim}D input tensor.\nmode {mode!r} "
+            "pads the last 1, 2 or 3 dimensions, below one or two others"
+        )
     pairs = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
         first, last = pad[2 * i], pad[2 * i + 1]

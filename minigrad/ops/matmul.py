@@ -177,6 +177,8 @@ def _rows(x: Any) -> Any:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (..., in) @ weight (out, in).T + bias (out,)."""
     shape = input._array.shape
+    if weight._array.ndim == 1 and shape and bias is None:
+        return matmul(input, weight)
     if weight._array.ndim != 2 or not shape:
         raise RuntimeError(
             f"linear: expected input (..., in_features) and weight (out_features, in_features), "

@@ -80,7 +80,11 @@ def grid_sample(
     if mode == "nearest":
         with no_grad():
             nearest = [POINTWISE["round"](p) for p in places]
-        return _weighted(input, [[(p, None)] for p in nearest])
+        found = _weighted(input, [[(p, None)] for p in nearest])
+        if not (state.enabled and grid.requires_grad):
+            return found
+        nothing = POINTWISE["where"](False, grid[..., 0], 0.0)  # whose gradient is zero
+        return found + nothing.unsqueeze(1)
     with no_grad():
         lower = [POINTWISE["floor"](p) for p in places]
     return _weighted(

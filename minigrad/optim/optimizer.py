@@ -37,6 +37,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # checked by the learning-rate schedulers
+        args = (self, *args)  # as hooks see them
         for hook in list(self._step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
             if changed is not None:
@@ -47,9 +48,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     )
                 args, kwargs = changed
         if mode.recorder is None:
-            result = step(self, *args, **kwargs)
+            result = step(*args, **kwargs)
         else:
-            result = mode.recorder.optimizer_step(self, step, args, kwargs)
+            result = mode.recorder.optimizer_step(self, step, args[1:], kwargs)
         for hook in list(self._step_post_hooks.values()):
             hook(self, args, kwargs)
         return result

@@ -436,3 +436,16 @@ def test_length_of_an_iterable_loader():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(list(DataLoader(Sized(10), batch_size=4))) == 3
+
+
+def test_a_subset_asks_for_samples_together():
+    class Tens(data.Dataset):
+        def __getitem__(self, index):
+            return index
+
+        def __getitems__(self, indices):
+            return [10 * index for index in indices]
+
+    assert data.Subset([1, 2, 3, 4, 5, 6], [1, 5, 3]).__getitems__([0, 2]) == [2, 4]
+    (batch,) = data.DataLoader(data.Subset(Tens(), [1, 2]), batch_size=2)
+    assert batch.tolist() == [10, 20]

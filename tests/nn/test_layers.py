@@ -444,3 +444,21 @@ def test_embedding_options_match_torch(options, torch, rng):
     assert results[0][0] == results[1][0]
     for ours, theirs in zip(results[0][1:], results[1][1:], strict=True):
         close(ours, theirs)
+
+
+def test_instance_norm_without_momentum_or_samples():
+    norm = nn.InstanceNorm1d(2, momentum=None, track_running_stats=True)
+    norm(minigrad.rand(2, 2, 3))
+    assert norm.running_mean.tolist() == [0, 0]
+    assert nn.InstanceNorm2d(4, affine=True)(minigrad.zeros(0, 4, 7, 8)).shape == (0, 4, 7, 8)
+
+
+def test_rms_norm_promotes():
+    x = minigrad.rand(2, 4, dtype=minigrad.float64)
+    assert nn.RMSNorm(4)(x).dtype == minigrad.float64
+
+
+def test_hardswish_has_one_slope_where_it_bends():
+    x = minigrad.tensor([-3.0, 3.0], requires_grad=True)
+    nn.functional.hardswish(x).sum().backward()
+    assert x.grad.tolist() == [0, 1]

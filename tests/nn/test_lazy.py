@@ -115,6 +115,14 @@ def test_a_materialised_model_is_saved():
     assert list(minigrad.load(file)) == ["0.weight", "0.bias"]
 
 
+def test_lazy_norms_are_converted_and_saved_before_they_have_a_shape():
+    norm = nn.LazyBatchNorm1d(bias=False).double()
+    assert norm.bias is None
+    assert not norm.load_state_dict(norm.state_dict()).missing_keys
+    assert norm(minigrad.rand(3, 2, dtype=minigrad.float64)).dtype == minigrad.float64
+    assert norm.running_var.dtype == minigrad.float64
+
+
 def test_one_device_under_the_name_of_several():
     inner = nn.Linear(3, 2)
     model = nn.DataParallel(inner)

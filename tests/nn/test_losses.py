@@ -242,3 +242,14 @@ def test_errors_with_our_own_words():
         F.cross_entropy(x, minigrad.zeros(2, dtype=minigrad.int32))
     with pytest.raises(RuntimeError, match="Expected target size"):
         F.cross_entropy(minigrad.zeros(2, 3, 4), minigrad.zeros(2, 5).long())
+
+
+def test_classes_are_those_of_the_input():
+    found = F.multilabel_soft_margin_loss(minigrad.zeros(3, 1), minigrad.ones(3, 4))
+    assert found.item() == pytest.approx(4 * math.log(2))
+
+
+def test_a_target_of_another_dtype():
+    half = minigrad.full((2,), 0.5)
+    with pytest.raises(RuntimeError, match="a target of input's dtype"):
+        F.binary_cross_entropy(half, half.double())

@@ -488,3 +488,19 @@ def test_what_other_classes_define_stays_in_force():
             return "asked" if name == "part" else super().__getattr__(name)
 
     assert Asked().other and [Asked().part for _ in range(2)] == ["asked"] * 2
+
+
+def test_a_sequence_several_times():
+    model = nn.Sequential(nn.ReLU(), nn.Tanh())
+    assert [type(m).__name__ for m in 2 * model] == ["ReLU", "Tanh"] * 2
+    model *= 2
+    assert len(model) == 4
+    with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
+        model * 0
+
+
+def test_assigned_parameters_keep_the_flag_of_the_module():
+    frozen, model = nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 2)
+    model.load_state_dict(dict(frozen.named_parameters()), assign=True)
+    assert model.weight is frozen.weight
+    assert model.weight.requires_grad

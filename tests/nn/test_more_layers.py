@@ -161,6 +161,42 @@ def test_errors(call, error, message):
         call(minigrad.rand(1, 2, 5, 6, 7))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
+    table = minigrad.tensor([[1.0], [2.0], [4.0], [8.0]])
+    words, ends = minigrad.tensor([0, 1, 2, 3]), minigrad.tensor([0, 2, 3])
+    bags = nn.functional.embedding_bag(words, table, ends, mode=mode, include_last_offset=True)
+    assert bags.tolist() == {"sum": [[3], [4]], "mean": [[1.5], [4]], "max": [[2], [4]]}[mode]
+    with pytest.raises(RuntimeError, match=r"offsets\[0\] has to be 0"):
+        nn.functional.embedding_bag(words, table, ends[1:])
+
+
+def test_one_row_as_a_weight():
+    x = minigrad.rand(2, 3)
+    assert minigrad.equal(nn.functional.linear(x, x[0]), x @ x[0])
+    with pytest.raises(RuntimeError, match="expected input"):
+        nn.functional.linear(x, x[0], x[0, 0])
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_what_is_padded_by_itself(mode):
+    pad = nn.functional.pad
+    assert pad(minigrad.rand(2, 3), (1, 1), mode).shape == (2, 5)
+    assert pad(minigrad.rand(2, 2, 2, 3), (1, 1, 0, 1, 1, 1), mode).shape == (2, 4, 3, 5)
+    for shape, lengths in [((3,), 2), ((2, 3), 4), ((2, 3), 6), ((2, 2, 2, 3), 2)]:
+        with pytest.raises(NotImplementedError, match=f"Padding size {lengths} is not supported"):
+            pad(minigrad.rand(shape), (1,) * lengths, mode)
+
+
+def test_the_grid_of_nearest_elements_has_a_gradient_of_zeros():
+    grid = minigrad.zeros(1, 2, 2, 2, requires_grad=True)
+    x = minigrad.ones(1, 1, 3, 3, requires_grad=True)
+    y = nn.functional.grid_sample(x, grid, "nearest", align_corners=False)
+    y.sum().backward()
+    assert grid.grad.tolist() == minigrad.zeros(1, 2, 2, 2).tolist()
+    assert x.grad.sum().item() == 4
+
+
 @pytest.mark.parametrize("options", [{}, {"div_value": 2.0, "head_bias": True}])
 def test_adaptive_softmax_as_torch(options, rng, torch):
     data, targets = rng.normal(size=(9, 16)), np.array([0, 3, 4, 11, 12, 19, 2, 13, 0])

@@ -292,8 +292,9 @@ def test_hooks():
     p = nn.Parameter(minigrad.zeros(1))
     o = optim.SGD([p], lr=0.1)
     events = []
+    seen = []
     handle = o.register_step_pre_hook(lambda opt, args, kwargs: events.append("pre"))
-    o.register_step_post_hook(lambda opt, args, kwargs: events.append("post"))
+    o.register_step_post_hook(lambda opt, args, kwargs: events.append("post") or seen.append(args))
     o.register_state_dict_post_hook(lambda opt, state: {**state, "extra": 1})
     o.register_load_state_dict_pre_hook(lambda opt, state: events.append("load") or None)
     p.grad = minigrad.ones(1)
@@ -301,6 +302,7 @@ def test_hooks():
     handle.remove()
     o.step()
     assert events == ["pre", "post", "post"]
+    assert [args[0] is o for args in seen] == [True, True]
     assert o.state_dict()["extra"] == 1
     o.load_state_dict(o.state_dict())
     assert events[-1] == "load"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import minigrad
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.parameter import Parameter, is_lazy
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
@@ -215,6 +215,8 @@ class StateDictMixin:
         assign: bool,
         errors: list[str],
     ) -> None:
+        if is_lazy(target) and is_lazy(value):
+            return  # neither has a shape
         if not isinstance(value, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected minigrad.Tensor or '
@@ -226,8 +228,11 @@ class StateDictMixin:
                 f"checkpoint, the shape in current model is {target.shape}."
             )
         elif assign:
-            if isinstance(target, Parameter) and not isinstance(value, Parameter):
-                value = Parameter(value, requires_grad=target.requires_grad)
+            if isinstance(target, Parameter):
+                wanted = target.requires_grad
+                if not isinstance(value, Parameter):
+                    value = Parameter(value, requires_grad=wanted)
+                value.requires_grad_(wanted)
             setattr(self, name, value)
         else:
             with minigrad.no_grad():

@@ -178,7 +178,7 @@ class _InstanceNorm(_NormBase):
     def _normalise(self, input: Tensor) -> Tensor:
         return F.instance_norm(
             *(input, self.running_mean, self.running_var, self.weight, self.bias),
-            *(self.training or not self.track_running_stats, self.momentum, self.eps),
+            *(self.training or not self.track_running_stats, self.momentum or 0.0, self.eps),
         )
 
 

@@ -104,6 +104,22 @@ class Sequential(_Indexed):
             )
         return Sequential(*self, *other)
 
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*list(self) * _times(times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Sequential:
+        return self.extend(list(self) * (_times(times) - 1))
+
+
+def _times(times: int) -> int:
+    if not isinstance(times, int):
+        raise TypeError(f"unsupported operand type(s) for *: Sequential and {type(times).__name__}")
+    if times <= 0:
+        raise ValueError(f"Non-positive multiplication factor {times} for Sequential")
+    return times
+
 
 class ModuleList(_Indexed):
     """A list of modules, registered in the enclosing module; it has no `forward`."""

@@ -29,7 +29,7 @@ from minigrad.nn.modules._global_hooks import (  # noqa: F401 - torch has them h
     registered,
 )
 from minigrad.nn.modules._state import StateDictMixin
-from minigrad.nn.parameter import Buffer, Parameter
+from minigrad.nn.parameter import Buffer, Parameter, is_lazy
 from minigrad.tensor import Tensor, type_name
 from minigrad.utils.hooks import RemovableHandle, add_hook, every_call
 
@@ -544,7 +544,9 @@ class Module(StateDictMixin):
                 if grad is not None:
                     param.grad = fn(grad.data).requires_grad_(grad.requires_grad)
             for name, buffer in self._buffers.items():
-                if buffer is not None:
+                if is_lazy(buffer):
+                    buffer.data = fn(buffer.data)
+                elif buffer is not None:
                     self._buffers[name] = fn(buffer)
         return self
 

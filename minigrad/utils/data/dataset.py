@@ -151,6 +151,14 @@ class Subset(Dataset[T_co]):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
 
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
+        """Several samples, as `DataLoader` asks for them."""
+        places = [self.indices[i] for i in indices]
+        several = getattr(self.dataset, "__getitems__", None)
+        if several is not None:
+            return several(places)
+        return [self.dataset[place] for place in places]
+
     def __len__(self) -> int:
         return len(self.indices)
 
