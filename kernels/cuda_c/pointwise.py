@@ -30,7 +30,7 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
     return ceil_div(n, elements), threads
 
 
-def row_tiling(length: int, gpu: bool) -> tuple[tuple[int, int], int]:
+def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
     """Block of the strided kernel, and the columns of its tile, for rows of some length."""
     if not gpu:  # a thread walks along a row
         return (1, 8), 1024

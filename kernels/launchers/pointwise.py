@@ -270,7 +270,7 @@ def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) 
     )
     out_inner = "c" if fresh else "1" if merged[-1][-1] == 1 else "s"
     kernel = dialect.pointwise.kernel(expr, Form(operands, compute, result, len(sizes), out_inner))
-    block, columns = dialect.pointwise.row_tiling(sizes[-1], any(on_gpu(a) for _, a in inputs))
+    block, columns = dialect.pointwise.row_tiling(*sizes[-2:], any(on_gpu(a) for _, a in inputs))
     tiles_x, tiles_y = ceil_div(sizes[-1], columns), ceil_div(sizes[-2], block[1])
     views, numbers = [], [*sizes, tiles_x, tiles_y]
     for name, a in zip(expr.args, arrays):

@@ -41,7 +41,9 @@ _FLOAT_CALLS = {name: f"math.{name}" for name in _MATH.split()} | {"abs": "math.
 
 
 THREADS = 256
-WIDE, NARROW = (128, 2), (32, 8)  # blocks of the strided kernels, by the length of a row
+# Blocks of the strided kernels, for long rows and short ones; TALL: long ones on a CPU, which works
+# out the place of a tile as often as there are blocks
+WIDE, TALL, NARROW = (128, 2), (128, 8), (32, 8)
 
 
 def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
@@ -49,9 +51,9 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
     return ceil_div(n, THREADS), THREADS
 
 
-def row_tiling(length: int, gpu: bool) -> tuple[tuple[int, int], int]:
-    """Block of the strided kernel, and the columns of its tile, for rows of some length."""
-    block = NARROW if length <= NARROW[0] else WIDE
+def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
+    """Block of the strided kernel, and the columns of its tile, for so many rows of some length."""
+    block = NARROW if length <= NARROW[0] else WIDE if gpu or rows < TALL[1] else TALL
     return block, block[0]
 
 

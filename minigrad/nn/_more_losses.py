@@ -53,7 +53,11 @@ def ctc_loss(
     running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.as_tensor(times, **where)
     mass = (probs.exp() * running.unsqueeze(2)).sum((0, 2))
     loss = loss + (mass - mass.detach())
-    loss = minigrad.where(loss > -IMPOSSIBLE / 10, 0.0 if zero_infinity else math.inf, loss)
+    impossible = loss > -IMPOSSIBLE / 10
+    if zero_infinity:
+        loss = minigrad.where(impossible, 0.0, loss)
+    else:  # as a factor, for the gradient is not to be finite either
+        loss = loss * minigrad.where(impossible, math.inf, 1.0)
     if reduction == "mean":
         loss = loss / minigrad.as_tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
     loss = loss.squeeze(0) if single and reduction == "none" else loss

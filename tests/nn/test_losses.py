@@ -253,3 +253,11 @@ def test_a_target_of_another_dtype():
     half = minigrad.full((2,), 0.5)
     with pytest.raises(RuntimeError, match="a target of input's dtype"):
         F.binary_cross_entropy(half, half.double())
+
+
+def test_a_target_that_cannot_be_spelled_has_no_finite_gradient():
+    """Two equal classes in two steps: there is no time for the blank between them."""
+    x = minigrad.zeros(2, 2, 3, requires_grad=True)
+    targets = minigrad.tensor([[1, 1], [1, 2]])
+    F.ctc_loss(x.log_softmax(2), targets, [2, 2], [2, 2]).backward()
+    assert x.grad.isnan().all(2).tolist() == [[True, False]] * 2
