@@ -131,6 +131,8 @@ def _mask(mask: Tensor | None, padding: Tensor | None, shape: tuple, dtype: Any)
     n, heads, queries, keys = shape
     found = None
     if mask is not None:
+        if mask.dtype != minigrad.bool and not mask.is_floating_point():
+            raise AssertionError("only bool and floating types of attn_mask are supported")
         allowed = ((queries, keys), (n * heads, queries, keys))
         if mask.dim() not in (2, 3) or tuple(mask.shape) != allowed[mask.dim() - 2]:
             raise RuntimeError(

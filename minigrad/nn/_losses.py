@@ -148,6 +148,10 @@ def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
             f"weight tensor should be defined either for all {classes} classes or no classes but "
             f"got weight tensor of shape: {list(weight.shape)}"
         )
+    if weight.dtype != input.dtype and input.is_floating_point():
+        raise RuntimeError(
+            f"expected a weight of input's dtype, {input.dtype}, but found {weight.dtype}"
+        )
 
 
 def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
@@ -332,7 +336,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         )
-    if target.dtype is not input.dtype:
+    if target.dtype != input.dtype:
         raise RuntimeError(
             f"binary_cross_entropy: expected a target of input's dtype, {input.dtype}, got "
             f"{target.dtype}; target.to(input.dtype) converts it"
@@ -422,6 +426,7 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)"""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    _check_same_dims("margin_ranking_loss: input1, input2 and target", input1, input2, target)
     return _reduce((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
@@ -437,6 +442,12 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if target.dim() > 1 or not input1.dim() == input2.dim() == target.dim() + 1:
+        raise RuntimeError(
+            f"cosine_embedding_loss: a target of {target.dim()} dimensions expects inputs with one "
+            f"more and has at most one, but found inputs with sizes {list(input1.shape)} and "
+            f"{list(input2.shape)}"
+        )
     eps = 1e-12
     dot = (input1 * input2).sum(-1)
     squares = ((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)
@@ -468,6 +479,8 @@ def triplet_margin_loss(
     if margin <= 0 or not math.isfinite(margin):
         raise ValueError(f"margin must be greater than 0, got {margin}")
 
+    _check_same_dims("triplet_margin_loss: the three tensors", anchor, positive, negative)
+
     def distance(a: Tensor, b: Tensor) -> Tensor:
         return (a - b + eps).norm(p, -1)
 
@@ -475,3 +488,9 @@ def triplet_margin_loss(
     if swap:
         far = minigrad.minimum(far, distance(positive, negative))
     return _reduce((distance(anchor, positive) - far + margin).clamp(min=0), reduction)
+
+
+def _check_same_dims(what: str, *tensors: Tensor) -> None:
+    if len({x.dim() for x in tensors}) > 1:
+        shapes = ", ".join(str(list(x.shape)) for x in tensors)
+        raise RuntimeError(f"{what} should have as many dimensions, but got sizes {shapes}")

@@ -277,6 +277,9 @@ def embedding_bag(
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"mode has to be one of sum, mean or max, got {mode!r}")
+    if mode == "max" and (sparse or scale_grad_by_freq):
+        what = "sparse weights" if sparse else "scaling the gradient by the frequency"
+        raise ValueError(f"max mode does not support {what}")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             f"embedding_bag: per_sample_weights was not None. It is only supported for mode='sum' "

@@ -597,6 +597,7 @@ def batch_norm(
     if not input.numel() and input.dim() > 0:
         return _of_nothing(input, weight, bias)
     check_floating("batch_norm", input)
+    norm.check_mixed(input, weight, bias)
     if running_mean is not None and running_mean.numel() != input.shape[1]:
         raise RuntimeError(
             f"running_mean should contain {input.shape[1]} elements not {running_mean.numel()}"
@@ -636,6 +637,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if not input.numel():
         return _of_nothing(input, weight, bias)
+    norm.check_mixed(input, weight, bias)
     samples, channels = input.shape[:2]
     count = math.prod(input.shape[2:])
     if count == 1:

@@ -225,7 +225,7 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-def _check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
+def check_mixed(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
     """Parameters have the input's dtype, or are float32 beside a 16-bit input."""
     own = input._array.dtype
     if (weight is None or weight._array.dtype is own) and (
@@ -255,7 +255,7 @@ def layer_norm(
     """
     shape = _shape(normalized_shape)
     first = _first_normalized("LayerNormKernelImpl", input, shape, weight, bias)
-    _check_mixed(input, weight, bias)
+    check_mixed(input, weight, bias)
     return LayerNorm.apply(input, weight, bias, eps=eps, first=first)
 
 
@@ -272,7 +272,7 @@ def rms_norm(
     if weight is not None and weight.dtype.itemsize > 2 < input.dtype.itemsize:
         wide = dtypes.promote_types(input.dtype, weight.dtype)
         input, weight = input.to(wide), weight.to(wide)
-    _check_mixed(input, weight, None)
+    check_mixed(input, weight, None)
     if eps is None:
         wide = input._array.dtype == np.float64
         eps = float(np.finfo(np.float64 if wide else np.float32).eps)
@@ -308,6 +308,7 @@ def group_norm(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
                 f"but got {name} of shape {list(v.shape)} and input of shape {list(input.shape)}"
             )
+    check_mixed(input, weight, bias)
     if is_narrow(rows._array):
         return rounded_once(group_norm, input, num_groups, weight, bias, eps)
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1).reshape(input._array.shape)

@@ -462,3 +462,52 @@ def test_hardswish_has_one_slope_where_it_bends():
     x = minigrad.tensor([-3.0, 3.0], requires_grad=True)
     nn.functional.hardswish(x).sum().backward()
     assert x.grad.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: nn.BatchNorm1d(4)(x), RuntimeError, "mixed dtype"),
+        (lambda x: nn.InstanceNorm1d(4, affine=True)(x), RuntimeError, "mixed dtype"),
+        (lambda x: nn.GroupNorm(2, 4)(x), RuntimeError, "mixed dtype"),
+        (lambda x: nn.LSTM(5, 3)(x), ValueError, "does not match weight dtype"),
+        (
+            lambda x: nn.functional.nll_loss(x[0], x[0, :, 0].long(), minigrad.ones(5)),
+            RuntimeError,
+            "a weight of input's dtype",
+        ),
+    ],
+)
+def test_inputs_of_another_dtype_than_the_parameters(call, error, match):
+    with pytest.raises(error, match=match):
+        call(minigrad.zeros(3, 4, 5, dtype=minigrad.float64))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (
+            lambda F, x: F.embedding_bag(x.long(), x, mode="max", sparse=True),
+            ValueError,
+            "max mode does not support sparse",
+        ),
+        (lambda F, x: F.triplet_margin_loss(x, x, x[0]), RuntimeError, "as many dimensions"),
+        (lambda F, x: F.margin_ranking_loss(x, x, x[0]), RuntimeError, "as many dimensions"),
+        (lambda F, x: F.cosine_embedding_loss(x, x, x), RuntimeError, "at most one"),
+        (lambda F, x: F.celu(x, 0), RuntimeError, "alpha cannot be 0"),
+        (
+            lambda F, x: F.scaled_dot_product_attention(x, x, x, x[:, :2], is_causal=True),
+            RuntimeError,
+            "should not be set when is_causal=True",
+        ),
+        (lambda F, x: nn.utils.rnn.pad_sequence([]), RuntimeError, "an empty list"),
+        (
+            lambda F, x: nn.MultiheadAttention(4, 2)(x, x, x, attn_mask=x[:, :2].long()),
+            AssertionError,
+            "only bool and floating types of attn_mask",
+        ),
+    ],
+)
+def test_calls_that_torch_refuses(call, error, match):
+    with pytest.raises(error, match=match):
+        call(nn.functional, minigrad.zeros(2, 4))

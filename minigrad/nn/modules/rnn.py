@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad.autograd.mode import mode
 from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.modules.module import Module
@@ -209,6 +210,12 @@ class RNNBase(Module):
             )
         if not input.shape[0]:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        own = self.weight_ih_l0.dtype
+        if input.dtype != own and mode.autocast is None:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({own}). Convert "
+                f"input: input.to({own}), or convert model: model.to({input.dtype})"
+            )
 
     def _check_states(self, hx: Any, batched: bool) -> None:
         """The states have as many dimensions as the input."""

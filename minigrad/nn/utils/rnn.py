@@ -209,6 +209,8 @@ def pad_sequence(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
     sequences = list(sequences)
+    if not sequences:
+        raise RuntimeError("received an empty list of sequences")
     steps = max(len(s) for s in sequences)
     padded = []
     for s in sequences:
