@@ -244,7 +244,10 @@ def _kernel_of_cuda_c(path: str, name: str) -> tuple[str, Any]:
     from kernels.host import source
 
     _must_be_a_file(Path(path))
-    code = Path(path).read_text(encoding="utf-8")
+    try:
+        code = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is not a text in UTF-8") from None
     plain = name.partition("<")[0].rpartition("::")[2].strip()
     _chosen(path, plain, list(source.kernels(code)), "__global__")
     name = name or next(iter(source.kernels(code)))

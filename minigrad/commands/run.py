@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
@@ -36,9 +37,18 @@ def start(argv: Sequence[str]) -> int:
     sys.argv = argv
     if is_module:
         sys.path[0] = ""
+        if not _is_there(argv[0]):
+            raise CommandError(f"No module named {argv[0]}")
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
         return 0
     return _run_file(argv[0])
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it
+        return False
 
 
 def _run_file(name: str) -> int:

@@ -427,3 +427,9 @@ def _scripts() -> dict[str, str]:
     from importlib.metadata import entry_points
 
     return {script.name: script.value for script in entry_points(group="console_scripts")}
+
+
+@pytest.mark.parametrize("name", ["nosuch", "nosuch.part", "minigrad.nosuch"])
+def test_a_module_that_is_not_there(name, capsys):
+    assert cli.main(["run", "-m", name]) == 2
+    assert f"No module named {name}" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -215,6 +216,10 @@ def test_memory_that_is_not_there():
     null = r"thread \(0, 0, 0\) of block .*(the address 0x10|, at line 3: if \(bad\) \*p)"
     fails("int* p = (int*)16;\nif (bad) *p = t;", null)
     fails("x[t] = 7 / (bad ? x[900] : 1);", "divided an integer by zero")
+    if platform.machine() == "x86_64":
+        least = "(x[900] - 2147483647 - 1)"
+        fails(f"x[t] = {least} / (bad ? x[900] - 1 : 1);", "or the smallest one by -1")
+        fails("if (bad) *(float4*)x = *(float4*)(x + 1);", "at a misaligned address")
     deep = """
     __device__ __attribute__((noinline)) int down(volatile int* x, int n) {
         volatile int here[1000];

@@ -48,7 +48,14 @@ bool describe_far(Runner* w, uintptr_t address, void* context) {
     return true;
 }
 
-void describe(Runner* w, int signal, uintptr_t address, void* context) {
+// What x86 says where it names no address: of vectors that do not lie at a multiple of their size.
+#if defined(SI_KERNEL)
+constexpr int NO_ADDRESS = SI_KERNEL;
+#else
+constexpr int NO_ADDRESS = 0x80;
+#endif
+
+void describe(Runner* w, int signal, int code, uintptr_t address, void* context) {
     uintptr_t sp = stack_pointer(context);
     Report* report = w->report;
     uintptr_t base = sp & ~(uintptr_t)(STACK_BYTES - 1);
@@ -60,7 +67,10 @@ void describe(Runner* w, int signal, uintptr_t address, void* context) {
     else say(report, "a thread");
     report->status = ILLEGAL_ACCESS;
     if (signal == SIGFPE) {
-        say(report, " divided an integer by zero");
+        say(report, " divided an integer by zero, or the smallest one by -1");
+    } else if (signal == SIGBUS || (signal == SIGSEGV && code == NO_ADDRESS)) {
+        say(report, " read or wrote at a misaligned address: a float4 and the like must lie at a"
+            " multiple of its size");
     } else if (signal == SIGILL || signal == SIGTRAP) {
         say(report, " came to a trap that the compiler put where nothing may come to");
     } else if (describe_far(w, address, context)) {
@@ -99,7 +109,7 @@ void find_place(Runner* w, void* context) {
 void handle(int signal, siginfo_t* info, void* context) {
     Runner* w = current;
     if (w && w->running) {
-        describe(w, signal, (uintptr_t)info->si_addr, context);
+        describe(w, signal, info->si_code, (uintptr_t)info->si_addr, context);
         if (w->checked) find_place(w, context);
         give_up(w);
     }

@@ -7,7 +7,16 @@ from typing import Any
 
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import is_pure_call
-from kernels.simt.ir.nodes import GRID, Loop, breaks, const, defined, names, statements
+from kernels.simt.ir.nodes import (
+    GRID,
+    Loop,
+    breaks,
+    const,
+    defined,
+    names,
+    statements,
+    stored_array,
+)
 from kernels.simt.ir.program import Program
 
 
@@ -46,6 +55,31 @@ def spins(stmt: Loop, program: Program) -> bool:
         watched |= new
         exits = [s.value for s in assigned if defined(s) in new]
     return False
+
+
+def waits(stmt: Loop, program: Program) -> bool:
+    """Whether a loop seems to wait: its exit reads memory, and the loop itself changes nothing that
+    decides about the exit, neither a variable (as a counter) nor an element of what is read."""
+    if not spins(stmt, program):
+        return False
+    inner = list(statements([*stmt.pre, *stmt.body]))
+    read: dict[str, set[str]] = {}  # by variable, what its new values in the loop are computed from
+    for one in inner:
+        if isinstance(one, ast.Assign) and (name := defined(one)) is not None:
+            read.setdefault(name, set()).update(names(one.value))
+    tests = [stmt.test, *[s.test for s in inner if isinstance(s, ast.If) and breaks([s])]]
+    deciding = _reached(set().union(*map(names, tests)), read)
+    written = {stored_array(s) for s in inner if isinstance(s, ast.Assign)}
+    counts = any(name in _reached(read[name], read) for name in deciding & read.keys())
+    return not counts and not deciding & written
+
+
+def _reached(start: set[str], read: dict[str, set[str]]) -> set[str]:
+    """The names, and all that they are computed from."""
+    found, new = set(start), set(start)
+    while new := set().union(*(read.get(name, ()) for name in new)) - found:
+        found |= new
+    return found
 
 
 def _reads_memory(node: ast.AST, program: Program) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from numba.core import types
 
-from kernels.simt.analysis.loops import spins
+from kernels.simt.analysis.loops import waits
 from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import WriteRow, write_rows
@@ -136,8 +136,9 @@ class BlockPrinter(Printer):
 
     def _reports(self, stmt: ast.stmt) -> bool:
         """Whether a statement may end the launch, and says in which thread."""
-        waits = isinstance(stmt, Loop) and spins(stmt, self.program)
-        return waits or isinstance(stmt, ast.Raise)
+        if isinstance(stmt, Loop):
+            return waits(stmt, self.program)
+        return isinstance(stmt, ast.Raise)
 
     def write_BlockIf(self, item: BlockIf) -> None:
         with self.writer.block(f"if {self.expressions.text(item.test)}:"):

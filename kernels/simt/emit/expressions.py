@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from numba.core import types
 
-from kernels.simt.analysis.loops import spins
+from kernels.simt.analysis.loops import waits
 from kernels.simt.emit.polls import Polls
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.checks import ENDLESS, RAISED
@@ -135,7 +135,7 @@ class Statements:
             self.write(stmt.body)
 
     def write_Loop(self, stmt: Loop) -> None:
-        limited = spins(stmt, self.polls.program)
+        limited = waits(stmt, self.polls.program)
         if limited:
             self.writer.line("_spins = 0")
         test = self.expressions.text(stmt.test)

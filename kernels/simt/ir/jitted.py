@@ -27,3 +27,7 @@ class Jitted:
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self.__qualname__, self.__module__ = func.__qualname__, func.__module__
         self.__wrapped__ = func
+
+    def __reduce__(self) -> str:
+        """Pickled by its name, as functions are: the process that loads it imports its module."""
+        return self.__qualname__

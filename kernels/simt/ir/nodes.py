@@ -203,6 +203,13 @@ def defined(stmt: ast.stmt) -> str | None:
     return None
 
 
+def stored_array(stmt: ast.stmt) -> str | None:
+    """The array to an element of which a statement assigns, if it does."""
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    base = target.value if isinstance(target, ast.Subscript) else None
+    return base.id if isinstance(base, ast.Name) else None
+
+
 def nodes_in(root: ast.AST) -> list[ast.AST]:
     """What `ast.walk` yields, without the contexts of names, in a third of its time."""
     found = [root]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import keyword
 import re
 import types as pytypes
 from dataclasses import dataclass, field
@@ -109,6 +110,10 @@ class Program:
     def fresh(self, base: str) -> str:
         """A variable name that nothing uses yet, close to `base`."""
         base = base.strip("_") or "v"
+        if keyword.iskeyword(base):  # of `lambda_`
+            base += "_"
+        elif not base.isidentifier():  # of `_1`
+            base = f"v{base}"
         name, number = base, 1
         while name in self.taken or hasattr(builtins, name):  # generated code calls range(), min()
             name, number = f"{base}_{number}", number + 1

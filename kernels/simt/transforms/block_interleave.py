@@ -38,6 +38,7 @@ from kernels.simt.ir.nodes import (
     names,
     nodes_in,
     statements,
+    stored_array,
 )
 from kernels.simt.ir.program import Interleaving, Program
 from kernels.simt.transforms.short_loops import shallow_copy
@@ -129,13 +130,6 @@ def _with_loads_apart(program: Program) -> Program:
 
 def _all_expressions(program: Program) -> list[ast.expr]:
     return [expr for stmt in statements(program.body) for expr in expressions(stmt)]
-
-
-def stored_array(stmt: ast.stmt) -> str | None:
-    """The array to an element of which a statement assigns, if it does."""
-    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
-    base = target.value if isinstance(target, ast.Subscript) else None
-    return base.id if isinstance(base, ast.Name) else None
 
 
 def stored_arrays(body: list[ast.stmt]) -> set[str]:

@@ -12,9 +12,16 @@ import numpy as np
 from kernels.simt.analysis.loops import trip_count
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import Facts
-from kernels.simt.ir.nodes import THREAD, counter, expressions, range_arguments, statements
+from kernels.simt.ir.nodes import (
+    THREAD,
+    counter,
+    expressions,
+    range_arguments,
+    statements,
+    stored_array,
+)
 from kernels.simt.ir.program import Program
-from kernels.simt.transforms.block_interleave import index_parts, stored_array
+from kernels.simt.transforms.block_interleave import index_parts
 
 _ARITHMETIC = {
     ast.Add: np.add,

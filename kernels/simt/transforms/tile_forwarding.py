@@ -32,9 +32,10 @@ from kernels.simt.ir.nodes import (
     expressions,
     names,
     statements,
+    stored_array,
 )
 from kernels.simt.ir.program import Program
-from kernels.simt.transforms.block_interleave import index_parts, passed_on, stored_array
+from kernels.simt.transforms.block_interleave import index_parts, passed_on
 from kernels.simt.transforms.clamps import Unclamped
 from kernels.simt.transforms.storage import dominates
 

@@ -503,3 +503,14 @@ def test_kernels_cuda_is_ours_without_a_gpu():
 
     real = sys.modules.get("numba.cuda")
     assert chosen is (real if real is not None and real.is_available() else cuda)
+
+
+@cuda.jit
+def add_one(x):
+    x[cuda.grid(1)] += 1
+
+
+def test_kernels_are_pickled_by_their_names():
+    assert pickle.loads(pickle.dumps(add_one)) is add_one
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(cuda.jit(lambda x: None))

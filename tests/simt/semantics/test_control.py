@@ -7,7 +7,8 @@ import pytest
 from numba import float32, int32, int64
 
 from kernels.simt import cuda
-from kernels.support.errors import CompileError
+from kernels.simt.emit import module
+from kernels.support.errors import CompileError, KernelError
 
 N = 70
 
@@ -638,3 +639,60 @@ def test_fence_and_syncwarp_are_accepted(jit):
     out = np.zeros(32, np.int64)
     kernel[1, 32](out)
     assert out.tolist() == list(range(32))[::-1]
+
+
+@pytest.mark.usefixtures("few_iterations")
+def test_a_loop_that_only_another_thread_could_end_is_an_error():
+    @cuda.jit
+    def wait(flag, out):
+        n = 0
+        value = flag[0]
+        while value == 0:
+            value = flag[0]
+            n += 1
+        out[0] = n
+
+    with pytest.raises(KernelError, match="seems to wait for memory"):
+        wait[1, 1](np.zeros(1), np.zeros(1))
+
+
+@pytest.mark.usefixtures("few_iterations")
+def test_a_long_loop_that_goes_on_does_not_wait():
+    """It reads memory to know where to end, but changes what it looks at."""
+
+    @cuda.jit
+    def search(x, out):
+        j = 0
+        while x[j] != 7:
+            j += 1
+        out[0] = j
+
+    @cuda.jit
+    def count(x, out):
+        while x[0] < 3000:
+            x[0] += 1
+        out[0] = x[0]
+
+    @cuda.jit
+    def approach(x, out):
+        value, step = 0, x[0]
+        while True:
+            value += step
+            if value > x[1]:
+                break
+        out[0] = value
+
+    for kernel, x, expected in [
+        (search, np.arange(5000) // 4000 * 7, 4000),
+        (count, np.zeros(1), 3000),
+        (approach, np.array([1, 3000]), 3001),
+    ]:
+        out = np.zeros(1)
+        kernel[1, 1](x, out)
+        assert out[0] == expected
+
+
+@pytest.fixture
+def few_iterations(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "SPIN_LIMIT", 1000)
+    monkeypatch.setenv("MINIGRAD_CACHE_DIR", str(tmp_path))

@@ -238,3 +238,28 @@ def test_a_starred_target_is_refused_as_by_numba_cuda():
 
     with pytest.raises(CompileError, match="no starred target"):
         kernel[1, 1](np.zeros(1))
+
+
+def test_names_that_need_their_underscore():
+    """`lambda_` for lambda; a name of digits."""
+
+    @cuda.jit
+    def kernel(out, lambda_, from_):
+        in_ = cuda.grid(1)
+        is_ = cuda.shared.array(4, types.float32)
+        _1 = 10
+        for for_ in range(4):
+            is_[for_] = for_
+        cuda.syncthreads()
+        out[in_] = lambda_ * _1 + is_[in_] + from_
+
+    out = np.zeros(4)
+    kernel[1, 4](out, 2, 5)
+    assert out.tolist() == [25, 26, 27, 28]
+    with pytest.raises(IndexError, match="index 9 is out of bounds for axis 0 of 'from_'"):
+
+        @cuda.jit
+        def outside(from_, at):
+            from_[at] = 1
+
+        outside[1, 1](out, 9)
