@@ -41,14 +41,14 @@ def of(func: FunctionType) -> Source:
         raise _not_found(name, str(error)) from error
     text = "".join(lines)
     first = max(first, 1)
+    if func.__name__ == "<lambda>":
+        return Source(text, func.__code__.co_filename, first, _lambda(func, text, first))
     module = _parse(text, name)
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef) and node.name == func.__name__:
             ast.increment_lineno(module, first - 1)
             _stamp(node, func.__code__.co_filename)
             return Source(text, func.__code__.co_filename, first, node)
-    if func.__name__ == "<lambda>":
-        return Source(text, func.__code__.co_filename, first, _lambda(module, func, first))
     # Python 3.13 takes what `exec` made for a part of the text of `python -c`
     raise _not_found(name, f"{func.__code__.co_filename} holds no `def` of it")
 
@@ -60,10 +60,16 @@ def _not_found(name: str, why: str) -> Unstructured:
     )
 
 
-def _lambda(module: ast.Module, func: FunctionType, first: int) -> ast.FunctionDef:
-    """The lambda expression that `func` was made from, as a `def`."""
-    ast.increment_lineno(module, first - 1)
-    found = [n for n in ast.walk(module) if isinstance(n, ast.Lambda)]
+def _lambda(func: FunctionType, text: str, first: int) -> ast.FunctionDef:
+    """The lambda expression that `func` was made from, as a `def`: found in the whole file, for its
+    own lines may be a part of a statement."""
+    try:
+        module = ast.parse("".join(inspect.findsource(func)[0]))
+    except SyntaxError:  # a notebook's cell with other than Python in it
+        module = _parse(text, func.__qualname__)
+        ast.increment_lineno(module, first - 1)
+    line = func.__code__.co_firstlineno
+    found = [n for n in ast.walk(module) if isinstance(n, ast.Lambda) and n.lineno == line]
     names = func.__code__.co_varnames[: func.__code__.co_argcount]
     found = [n for n in found if tuple(a.arg for a in n.args.args) == names]
     if len(found) > 1:  # several on one line: told apart by the columns of their bodies

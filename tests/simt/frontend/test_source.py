@@ -177,6 +177,34 @@ def test_inspect_cpu_shows_two_loops_for_a_barrier():
     compile(text, "<generated>", "exec")
 
 
+def test_lambdas_whose_lines_are_no_statement():
+    """Found in the whole file, by their lines and columns."""
+    found = []
+    for f in (lambda v: v + 1, lambda v: v * 10):
+        found.append(f)
+    for f in {
+        "a": lambda v: v - 1,
+        "b": lambda v: (
+            v
+            - 2
+        ),
+    }.values():  # fmt: skip
+        found.append(f)
+    if last := lambda v: v + 5:
+        found.append(last)
+    for f, expected in zip(found, (4, 30, 2, 1, 8), strict=True):
+        out = np.zeros(1)
+        cuda.jit(_calling(cuda.jit(device=True)(f)))[1, 1](out)
+        assert out[0] == expected
+
+
+def _calling(inner):
+    def kernel(out):
+        out[0] = inner(3)
+
+    return kernel
+
+
 def test_a_kernel_that_is_a_lambda_is_refused():
     kernel = cuda.jit(lambda a: None)
     with pytest.raises(CompileError, match=r"test_source\.py:\d+: .*define the kernel by `def`"):
