@@ -19,7 +19,9 @@ PROGRAM = str(ROOT / "benchmarks" / "ladders.py")
 def ladders():
     from benchmarks import ladders
 
-    return ladders
+    yield ladders
+    if torch := sys.modules.get("torch"):  # whose gradients a benchmark turns off
+        torch.set_grad_enabled(True)
 
 
 @pytest.fixture
