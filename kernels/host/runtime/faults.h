@@ -48,12 +48,14 @@ bool describe_far(Runner* w, uintptr_t address, void* context) {
     return true;
 }
 
-// What x86 says where it names no address: of vectors that do not lie at a multiple of their size.
-#if defined(SI_KERNEL)
-constexpr int NO_ADDRESS = SI_KERNEL;
-#else
-constexpr int NO_ADDRESS = 0x80;
+// Whether an access was refused for its alignment. x86 names no address then, nor for one that has
+// more bits than addresses have.
+bool misaligned(int signal, int code) {
+#if defined(__linux__)
+    if (signal == SIGSEGV && code == SI_KERNEL) return true;
 #endif
+    return signal == SIGBUS && code == BUS_ADRALN;
+}
 
 void describe(Runner* w, int signal, int code, uintptr_t address, void* context) {
     uintptr_t sp = stack_pointer(context);
@@ -68,9 +70,9 @@ void describe(Runner* w, int signal, int code, uintptr_t address, void* context)
     report->status = ILLEGAL_ACCESS;
     if (signal == SIGFPE) {
         say(report, " divided an integer by zero, or the smallest one by -1");
-    } else if (signal == SIGBUS || (signal == SIGSEGV && code == NO_ADDRESS)) {
-        say(report, " read or wrote at a misaligned address: a float4 and the like must lie at a"
-            " multiple of its size");
+    } else if (misaligned(signal, code)) {
+        say(report, " read or wrote at a misaligned address (a float4 and the like must lie at a"
+            " multiple of its size), or at one that cannot be");
     } else if (signal == SIGILL || signal == SIGTRAP) {
         say(report, " came to a trap that the compiler put where nothing may come to");
     } else if (describe_far(w, address, context)) {
