@@ -59,9 +59,13 @@ def spins(stmt: Loop, program: Program) -> bool:
 
 def waits(stmt: Loop, program: Program) -> bool:
     """Whether a loop seems to wait: its exit reads memory, and the loop itself changes nothing that
-    decides about the exit, neither a variable (as a counter) nor an element of what is read."""
+    decides about the exit, neither a variable (as a counter) nor an element of what is read.
+
+    In the lab, which counts iterations and has a limit for them, each loop that `spins`."""
     if not spins(stmt, program):
         return False
+    if program.recorded:
+        return True
     inner = list(statements([*stmt.pre, *stmt.body]))
     read: dict[str, set[str]] = {}  # by variable, what its new values in the loop are computed from
     for one in inner:
