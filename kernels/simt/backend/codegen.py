@@ -138,14 +138,15 @@ class ThreadLoopLower(KernelLower):
             _property(self.module, "llvm.loop.parallel_accesses", group),
             _property(self.module, "llvm.loop.vectorize.followup_vectorized", vectorised),
         ]
+        places = _LoadedPlaces(self.function)
         for loop in hinted[Hint.THREADS]:
-            if loop.header in ordered:
+            inside = [i for block in self._blocks_of(loop) for i in block.instructions]
+            inside = [i for i in inside if _touches_an_array(i)]
+            if loop.header in ordered or places.are_changed_by(inside):
                 continue
             self._describe(loop, properties)
-            for block in self._blocks_of(loop):
-                for instruction in block.instructions:
-                    if _touches_an_array(instruction):
-                        instruction.set_metadata("llvm.access.group", group)
+            for instruction in inside:
+                instruction.set_metadata("llvm.access.group", group)
 
     def _blocks_of(self, loop) -> list[ir.Block]:
         return [b for b in self.function.blocks if self.owner.get(b.name) in loop.body]
@@ -207,6 +208,67 @@ def _only_copies(function: ir.Function) -> bool:
         elif not _touches_an_array(value):
             return False
     return True
+
+
+class _LoadedPlaces:
+    """Elements at an index that was loaded from an array: as vectors they are gathered, and
+    scattered, which takes longer than one by one where a sum of two is all that is computed."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self._assigned: dict[ir.Value, list[ir.Value]] = {}  # to variables on the stack
+        for block in function.blocks:
+            for one in block.instructions:
+                if isinstance(one, ir.StoreInstr):
+                    value, target = one.operands
+                    self._assigned.setdefault(target, []).append(value)
+        self._others: set[ir.Value] = set()  # which depend on no element
+
+    def are_changed_by(self, instructions: list[ir.Instruction]) -> bool:
+        """Whether such elements of one array are both loaded and stored."""
+        loaded = {_array_of(i) for i in instructions if isinstance(i, ir.LoadInstr) and self._at(i)}
+        return any(
+            isinstance(i, ir.StoreInstr) and _array_of(i) in loaded and self._at(i)
+            for i in instructions
+        )
+
+    def _at(self, instruction: ir.Instruction) -> bool:
+        pointer = instruction.operands[-1]
+        return isinstance(pointer, ir.GEPInstr) and any(map(self._depends, pointer.operands[1:]))
+
+    def _depends(self, value: ir.Value) -> bool:
+        """Whether a number is computed from an element of a kernel's argument."""
+        seen, left = self._others.copy(), [value]
+        while left:
+            one = left.pop()
+            if not isinstance(one, ir.Instruction) or one in seen:
+                continue
+            seen.add(one)
+            if _touches_an_array(one):
+                if _is_argument(_array_of(one)):
+                    return True
+            elif isinstance(one, ir.LoadInstr):
+                left += self._assigned.get(one.operands[0], ())
+            else:
+                left += one.operands
+        self._others = seen
+        return False
+
+
+def _array_of(instruction: ir.Instruction) -> ir.Value:
+    """The structure of the array whose data a load or store touches."""
+    pointer = instruction.operands[-1]
+    while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
+        pointer = pointer.operands[0]
+    return pointer.operands[0]
+
+
+def _is_argument(array: ir.Value) -> bool:
+    """Whether an array is one of the function's, not one on its stack."""
+    while isinstance(array, ir.instructions.InsertValue):
+        array, field = array.operands
+        if isinstance(field, ir.Argument):
+            return True
+    return False
 
 
 def _touches_an_array(instruction: ir.Instruction) -> bool:

@@ -66,6 +66,20 @@ def test_threads_of_every_loop_are_taken_to_be_independent(optimised):
     assert "vector.memcheck" not in optimised[0]
 
 
+def test_sums_at_loaded_places_are_added_one_by_one(optimised):
+    @cuda.jit
+    def add_at(out, index, x):
+        i = cuda.grid(1)
+        if i < x.size:
+            out[index[i]] += x[i]
+
+    out, x = np.zeros(100, np.float32), np.arange(100, dtype=np.float32)
+    add_at[2, 64](out, np.arange(100)[::-1].copy(), x)
+    np.testing.assert_array_equal(out, x[::-1])
+    assert "masked.scatter" not in optimised[0]
+    assert not re.search(VECTOR_SUM, optimised[0])
+
+
 def test_small_integers_are_divided_as_vectors(optimised):
     @cuda.jit
     def divide(a, b, out):
