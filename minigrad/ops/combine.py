@@ -167,11 +167,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
 
 def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
     first = common = tensors[0]._array.dtype
-    for x in tensors:
-        if x._array.dtype is not first:
-            common = dtypes.promote(common, x._array.dtype)
-    if common is first:
+    others = [x._array.dtype for x in tensors if x._array.dtype is not first]
+    if not others:
         return tensors
+    for dtype in others:
+        common = dtypes.promote(common, dtype)
     return [x if x._array.dtype == common else x.to(common) for x in tensors]
 
 

@@ -150,3 +150,14 @@ def test_unsupported_types_are_named():
         mg.arange(3).var()
     with pytest.raises(TypeError, match="unsupported operand|must be Tensor"):
         _ = mg.ones(2) + "a"
+
+
+@pytest.mark.parametrize("join", [mg.cat, mg.stack, mg.hstack, mg.vstack])
+@pytest.mark.parametrize(
+    "dtypes", [("float32", "int64"), ("int64", "bool"), ("float32", "float16")]
+)
+def test_joined_tensors_have_the_widest_dtype_in_any_order(join, dtypes):
+    wide, narrow = (mg.tensor([1, 0], dtype=getattr(mg, name)) for name in dtypes)
+    for parts in ([wide, narrow], [narrow, wide], [wide, wide, narrow]):
+        assert join(parts).dtype == wide.dtype
+        assert join(parts).flatten().tolist() == [1, 0] * len(parts)
