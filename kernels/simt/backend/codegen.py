@@ -141,7 +141,7 @@ class ThreadLoopLower(KernelLower):
         places = _LoadedPlaces(self.function)
         for loop in hinted[Hint.THREADS]:
             inside = [i for block in self._blocks_of(loop) for i in block.instructions]
-            inside = [i for i in inside if _touches_an_array(i)]
+            inside = [i for i in inside if _array_of(i) is not None]
             if loop.header in ordered or places.are_changed_by(inside):
                 continue
             self._describe(loop, properties)
@@ -189,12 +189,8 @@ class ThreadLoopLower(KernelLower):
 def _only_copies(function: ir.Function) -> bool:
     """Whether what the function stores into arrays has been loaded from arrays, without a choice
     between elements, or is constant."""
-    instructions = [one for block in function.blocks for one in block.instructions]
-    stores = [one for one in instructions if isinstance(one, ir.StoreInstr)]
-    assigned: dict[ir.Value, list[ir.Value]] = {}
-    for value, target in [store.operands for store in stores]:
-        assigned.setdefault(target, []).append(value)
-    values = [store.operands[0] for store in stores if _touches_an_array(store)]
+    assigned, stores = _assigned(function), _instructions(function, ir.StoreInstr)
+    values = [store.operands[0] for store in stores if _array_of(store) is not None]
     seen: set[ir.Value] = set()
     while values:
         value = values.pop()
@@ -205,7 +201,7 @@ def _only_copies(function: ir.Function) -> bool:
             values.append(value.operands[0])
         elif isinstance(value, ir.LoadInstr) and len(assigned.get(value.operands[0], ())) == 1:
             values += assigned[value.operands[0]]
-        elif not _touches_an_array(value):
+        elif _array_of(value) is None:
             return False
     return True
 
@@ -215,51 +211,65 @@ class _LoadedPlaces:
     scattered, which takes longer than one by one where a sum of two is all that is computed."""
 
     def __init__(self, function: ir.Function) -> None:
-        self._assigned: dict[ir.Value, list[ir.Value]] = {}  # to variables on the stack
-        for block in function.blocks:
-            for one in block.instructions:
-                if isinstance(one, ir.StoreInstr):
-                    value, target = one.operands
-                    self._assigned.setdefault(target, []).append(value)
+        self._assigned = _assigned(function)
         self._others: set[ir.Value] = set()  # which depend on no element
 
-    def are_changed_by(self, instructions: list[ir.Instruction]) -> bool:
+    def are_changed_by(self, accesses: list[ir.Instruction]) -> bool:
         """Whether such elements of one array are both loaded and stored."""
-        loaded = {_array_of(i) for i in instructions if isinstance(i, ir.LoadInstr) and self._at(i)}
-        return any(
-            isinstance(i, ir.StoreInstr) and _array_of(i) in loaded and self._at(i)
-            for i in instructions
-        )
+        found = [one for one in accesses if self._at(one)]
+        loaded = {_array_of(one) for one in found if isinstance(one, ir.LoadInstr)}
+        return any(isinstance(one, ir.StoreInstr) and _array_of(one) in loaded for one in found)
 
-    def _at(self, instruction: ir.Instruction) -> bool:
-        pointer = instruction.operands[-1]
+    def _at(self, access: ir.Instruction) -> bool:
+        pointer = access.operands[-1]
         return isinstance(pointer, ir.GEPInstr) and any(map(self._depends, pointer.operands[1:]))
 
     def _depends(self, value: ir.Value) -> bool:
         """Whether a number is computed from an element of a kernel's argument."""
-        seen, left = self._others.copy(), [value]
+        seen: set[ir.Value] = set()
+        left = [value]
         while left:
             one = left.pop()
-            if not isinstance(one, ir.Instruction) or one in seen:
+            if not isinstance(one, ir.Instruction) or one in seen or one in self._others:
                 continue
             seen.add(one)
-            if _touches_an_array(one):
-                if _is_argument(_array_of(one)):
+            array = _array_of(one)
+            if array is not None:
+                if _is_argument(array):
                     return True
             elif isinstance(one, ir.LoadInstr):
                 left += self._assigned.get(one.operands[0], ())
             else:
                 left += one.operands
-        self._others = seen
+        self._others |= seen
         return False
 
 
-def _array_of(instruction: ir.Instruction) -> ir.Value:
-    """The structure of the array whose data a load or store touches."""
+def _instructions(function: ir.Function, kind: type) -> list:
+    return [one for block in function.blocks for one in block.instructions if isinstance(one, kind)]
+
+
+def _assigned(function: ir.Function) -> dict[ir.Value, list[ir.Value]]:
+    """What is stored, by where: a variable on the stack is one place."""
+    found: dict[ir.Value, list[ir.Value]] = {}
+    for value, target in [store.operands for store in _instructions(function, ir.StoreInstr)]:
+        found.setdefault(target, []).append(value)
+    return found
+
+
+def _array_of(instruction: ir.Value) -> ir.Value | None:
+    """The structure of the array whose data a load or store touches; None where it touches a
+    variable on the stack, or is another instruction."""
+    if not isinstance(instruction, ir.LoadInstr | ir.StoreInstr):
+        return None
     pointer = instruction.operands[-1]
     while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
         pointer = pointer.operands[0]
-    return pointer.operands[0]
+    if not isinstance(pointer, ir.instructions.ExtractValue):
+        return None
+    array = pointer.operands[0]
+    fields = getattr(array.type, "elements", (None,))
+    return array if isinstance(fields[-1], ir.ArrayType) else None  # strides; iterators have none
 
 
 def _is_argument(array: ir.Value) -> bool:
@@ -269,22 +279,6 @@ def _is_argument(array: ir.Value) -> bool:
         if isinstance(field, ir.Argument):
             return True
     return False
-
-
-def _touches_an_array(instruction: ir.Instruction) -> bool:
-    """Whether this is a load or store of array data, not of a variable on the stack."""
-    if isinstance(instruction, ir.LoadInstr):
-        pointer = instruction.operands[0]
-    elif isinstance(instruction, ir.StoreInstr):
-        pointer = instruction.operands[1]
-    else:
-        return False
-    while isinstance(pointer, ir.GEPInstr | ir.CastInstr):
-        pointer = pointer.operands[0]
-    if not isinstance(pointer, ir.instructions.ExtractValue):
-        return False
-    fields = getattr(pointer.operands[0].type, "elements", (None,))
-    return isinstance(fields[-1], ir.ArrayType)  # strides; iterators hold pointers too
 
 
 class KernelLibrary(JITCodeLibrary):
