@@ -44,8 +44,7 @@ def spins(stmt: Loop, program: Program) -> bool:
     def reads(node: ast.AST) -> bool:
         return any(_reads_memory(inner, program) for inner in ast.walk(node))
 
-    exits: list[ast.AST] = [stmt.test, *stmt.pre]
-    exits += [s.test for s in statements(stmt.body) if isinstance(s, ast.If) and breaks([s])]
+    exits: list[ast.AST] = [*_exits(stmt), *stmt.pre]
     assigned = [s for s in statements([*stmt.pre, *stmt.body]) if isinstance(s, ast.Assign)]
     watched: set[str] = set()
     while exits:  # and what they are computed from, in the loop
@@ -71,11 +70,16 @@ def waits(stmt: Loop, program: Program) -> bool:
     for one in inner:
         if isinstance(one, ast.Assign) and (name := defined(one)) is not None:
             read.setdefault(name, set()).update(names(one.value))
-    tests = [stmt.test, *[s.test for s in inner if isinstance(s, ast.If) and breaks([s])]]
-    deciding = _reached(set().union(*map(names, tests)), read)
+    deciding = _reached(set().union(*map(names, _exits(stmt))), read)
     written = {stored_array(s) for s in inner if isinstance(s, ast.Assign)}
     counts = any(name in _reached(read[name], read) for name in deciding & read.keys())
     return not counts and not deciding & written
+
+
+def _exits(stmt: Loop) -> list[ast.expr]:
+    """The conditions on which a loop ends."""
+    inner = statements(stmt.body)
+    return [stmt.test, *[s.test for s in inner if isinstance(s, ast.If) and breaks([s])]]
 
 
 def _reached(start: set[str], read: dict[str, set[str]]) -> set[str]:
