@@ -269,9 +269,10 @@ def rms_norm(
     """
     shape = _shape(normalized_shape)
     first = _first_normalized("rms_norm", input, shape, weight)
-    if weight is not None and weight.dtype.itemsize > 2 < input.dtype.itemsize:
-        wide = dtypes.promote_types(input.dtype, weight.dtype)
-        input, weight = input.to(wide), weight.to(wide)
+    if weight is not None and weight._array.dtype is not input._array.dtype:
+        if min(weight.dtype.itemsize, input.dtype.itemsize) > 2:  # none has 16 bits
+            wide = dtypes.promote_types(input.dtype, weight.dtype)
+            input, weight = input.to(wide), weight.to(wide)
     check_mixed(input, weight, None)
     if eps is None:
         wide = input._array.dtype == np.float64
