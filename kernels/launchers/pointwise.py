@@ -327,6 +327,8 @@ def _cases(rng, versions):
     yield "pointwise", (TABLE["add"], a.T, b[:, 5]), {}, 4
     yield "pointwise", (TABLE["mul"], a[::2, ::-1], 2.5), {}, 4
     yield "pointwise", (TABLE["lerp"], a, b, 0.25), {}, 4  # a number called w
+    part = normal(rng, (19, 300))  # tiles that rows and columns do not fill
+    yield "pointwise", (TABLE["mul"], part[:, 1:], part[:, :-1]), {}, 4
     odd = normal(rng, 1030)[1:]  # not at a multiple of 16 bytes
     yield "pointwise", (TABLE["add"], odd, odd), {}, 4
     whole = [normal(rng, 100, np.int32) + 100 * (i == 1) for i in range(2)]

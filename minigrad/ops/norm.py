@@ -269,10 +269,12 @@ def rms_norm(
     """
     shape = _shape(normalized_shape)
     first = _first_normalized("rms_norm", input, shape, weight)
-    if weight is not None and weight._array.dtype is not input._array.dtype:
-        if min(weight.dtype.itemsize, input.dtype.itemsize) > 2:  # none has 16 bits
-            wide = dtypes.promote_types(input.dtype, weight.dtype)
-            input, weight = input.to(wide), weight.to(wide)
+    if (
+        weight is not None
+        and weight._array.dtype is not input._array.dtype
+        and {weight.dtype, input.dtype} == {dtypes.float32, dtypes.float64}
+    ):
+        input, weight = input.double(), weight.double()
     check_mixed(input, weight, None)
     if eps is None:
         wide = input._array.dtype == np.float64

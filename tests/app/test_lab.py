@@ -156,6 +156,13 @@ def test_a_kernel_that_is_named_as_an_exercise_is_checked(capsys, kernel_file, t
     assert status == 1 and "not yet\nelement" in out and "relu: grid" in out
 
 
+def test_cuda_c_that_is_no_text(capsys, tmp_path):
+    path = tmp_path / "binary.cu"
+    path.write_bytes(b"\xff\xfe\x00")
+    status, _, err = lab(capsys, f"{path}::k")
+    assert status == 2 and "binary.cu is not a text in UTF-8" in err
+
+
 def test_a_ladder_in_cuda_c(capsys):
     status, out, _ = lab(capsys, "transpose", "--dialect", "cuda_c", "--version", "padded")
     assert status == 0 and "tile[tx][k]" in out and "no races, no errors" in out
