@@ -15,6 +15,7 @@ from numba.core.runtime import rtsys
 from kernels.simt import cuda
 from kernels.simt.backend import codegen
 
+SEED = 20261128
 VECTOR_SUM = r"= fadd .*<\d+ x float>"  # in LLVM's code, of any processor's width
 
 
@@ -67,17 +68,24 @@ def test_threads_of_every_loop_are_taken_to_be_independent(optimised):
 
 
 def test_sums_at_loaded_places_are_added_one_by_one(optimised):
-    @cuda.jit
-    def add_at(out, index, x):
-        i = cuda.grid(1)
-        if i < x.size:
-            out[index[i]] += x[i]
+    """The loop over k goes around the threads of a row, each of which has a column of its own."""
 
-    out, x = np.zeros(100, np.float32), np.arange(100, dtype=np.float32)
-    add_at[2, 64](out, np.arange(100)[::-1].copy(), x)
-    np.testing.assert_array_equal(out, x[::-1])
-    assert "masked.scatter" not in optimised[0]
-    assert not re.search(VECTOR_SUM, optimised[0])
+    @cuda.jit(debug=False)
+    def add_at(x, index, out, rows, length, inner):
+        line = cuda.grid(1)
+        if line < index.size // length:
+            outer, column = line // inner, line % inner
+            for k in range(length):
+                i = outer * length * inner + column + k * inner
+                out[(outer * rows + index[i]) * inner + column] += x[i]
+
+    rng = np.random.default_rng(SEED)
+    index, x = rng.integers(0, 5, (7, 96)), rng.random((7, 96), np.float32)
+    out, expected = np.zeros((2, 5, 96), np.float32)
+    add_at[1, 256](x.reshape(-1), index.reshape(-1), out.reshape(-1), 5, 7, 96)
+    np.add.at(expected, (index, np.arange(96)), x)
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+    assert not re.search(f"masked.scatter|{VECTOR_SUM}", "".join(optimised))
 
 
 def test_small_integers_are_divided_as_vectors(optimised):
