@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import index as to_index
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         copy_(target, values)
         return
     values = value if isinstance(value, Tensor) else _like(self, value)
-    index_put(target, tensors, values, accumulate=False)
+    index_put(target, tensors, _as_stored(values, self, index), accumulate=False)
 
 
 def _is_mask(index: Any, x: Tensor) -> bool:
@@ -246,8 +247,6 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
     """Write values (they broadcast) at the positions that `parse` found, in place."""
     check_no_overlap(target._array)
     check_apart(target, (values,))
-    if values._array.dtype != target._array.dtype:
-        values = values.to(target.dtype)
     shape = Indexed(target._array.shape, tensors).result
     if values._array.shape != shape:
         values = _without_leading_ones(values, len(shape))
@@ -272,6 +271,24 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
     target._counter[0] += 1
 
 
+def _as_stored(values: Tensor, target: Tensor, index: Any, accumulate: bool = False) -> Tensor:
+    """Values in the target's dtype. As in torch only one value at the places of one mask is
+    converted; RuntimeError for others of another dtype."""
+    if values._array.dtype == target._array.dtype:
+        return values
+    tensors = [item for item in _items(index) if type(item) is bool or hasattr(item, "dtype")]
+    masks = [t for t in tensors if type(t) is bool or t.dtype.kind == "b"]
+    if accumulate or values.numel() != 1 or not len(masks) == len(tensors) == 1:
+        into, source = (t.dtype.legacy_name.removesuffix("Tensor") for t in (target, values))
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {into} for the "
+            f"destination and {source} for the source; write `values.to({target.dtype})`"
+        )
+    if values.is_complex():
+        dtypes.fitting(values.item(), target._array.dtype)
+    return values.to(target.dtype)
+
+
 def _are_rows(tensors: list) -> bool:
     """Whether the positions are those of whole parts along the first dimension."""
     first, *others = tensors
@@ -290,7 +307,8 @@ def _like(self: Tensor, value: Any) -> Tensor:
     if value is None or isinstance(value, str | dict):
         raise TypeError(f"can't assign a {type(value).__name__} to a {type_name(self)}")
     xp, dtype = array_module(self._array), self._array.dtype
-    if isinstance(value, (int, float)) and (dtype.kind in "iu" or dtype.itemsize > 2):
+    half = dtype.kind == "f" and dtype.itemsize == 2
+    if isinstance(value, complex) or (isinstance(value, (int, float)) and not half):
         value = dtypes.fitting(value, dtype)
     with np.errstate(over="ignore"):  # floats of 16 bits become infinite, as torch's do here
         return wrap(xp.asarray(value, dtype))
@@ -317,10 +335,7 @@ def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
     consumed = sum(_width(item) for item in items)
     if consumed > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
-    whole = [slice(None)] * (len(shape) - consumed)
-    if Ellipsis in [i if i is Ellipsis else None for i in items]:
-        place = next(k for k, i in enumerate(items) if i is Ellipsis)
-        items[place : place + 1] = whole
+    _expand_ellipsis(items, len(shape) - consumed)
     basic: list = []
     tensors: list = []
     dim = 0
@@ -353,8 +368,27 @@ def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
 
 def _items(index: Any) -> list:
     """The parts of an index: None, bool, int, slice, Ellipsis or an array."""
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = index if isinstance(index, tuple) or _acts_as_tuple(index) else (index,)
     return [_item(p) for p in parts]
+
+
+def _acts_as_tuple(index: Any) -> bool:
+    """Whether a list stands for a tuple of parts: torch's rule (and that of early NumPy) is that it
+    is shorter than 32 and holds more than numbers, as `x[[slice(2), 1]]` and `x[[rows, cols]]`."""
+    kinds = (Tensor, np.ndarray, list, tuple, range, slice, type(None), type(Ellipsis))
+    return isinstance(index, list) and len(index) < 32 and any(isinstance(p, kinds) for p in index)
+
+
+def _expand_ellipsis(items: list, count: int) -> None:
+    """Replace an ellipsis by `count` full slices. Another may follow where it selects nothing."""
+    places = [k for k, item in enumerate(items) if item is Ellipsis]
+    if not places:
+        return
+    for place in reversed(places[1:]):
+        if any(_width(item) for item in items[place + 1 :]):
+            raise IndexError("an index can only have one ellipsis (`...`) before other parts")
+        del items[place]
+    items[places[0] : places[0] + 1] = [slice(None)] * count
 
 
 def _item(part: Any) -> Any:
@@ -372,7 +406,8 @@ def _item(part: Any) -> Any:
             "only integers, slices (`:`), ellipsis (`...`), None and long, int, byte or bool "
             f"tensors are valid indices (got {type(part).__name__})"
         )
-    if array.dtype.kind not in "biu":
+    narrow = isinstance(part, Tensor) and array.dtype in (np.int8, np.int16)
+    if array.dtype.kind not in "biu" or narrow:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if array.ndim == 0:
         return bool(array) if array.dtype.kind == "b" else int(array)
@@ -389,7 +424,11 @@ def _width(item: Any) -> int:
 
 
 def _slice(item: slice) -> slice:
-    parts = [p.__index__() if p is not None else None for p in (item.start, item.stop, item.step)]
+    try:
+        parts = [p if p is None else to_index(p) for p in (item.start, item.stop, item.step)]
+    except TypeError as error:
+        text = "slice indices must be integers or None or have an __index__ method"
+        raise TypeError(f"{text} (got {item})") from error
     if parts[2] is not None and parts[2] <= 0:
         raise ValueError("step must be greater than zero")
     return slice(*parts)
@@ -479,12 +518,25 @@ Tensor.__getitem__ = getitem
 Tensor.__setitem__ = setitem
 
 
-def index_put_(self: Tensor, indices: tuple, values: Tensor, accumulate: bool = False) -> Tensor:
+def index_put_(
+    self: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
     """`self[indices] = values`, or with accumulate `+=`, where equal positions add up."""
+    for name, given in (("indices", indices), ("values", values)):
+        if isinstance(given, Tensor) != (name == "values"):
+            wanted = "Tensor" if name == "values" else "tuple of Tensors"
+            raise TypeError(
+                f"index_put_(): argument '{name}' must be {wanted}, not {type(given).__name__}"
+            )
     check_writable(self)
-    basic, tensors = parse(self, tuple(indices))
+    index = tuple(indices)
+    basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic else self
-    index_put(target, tensors, values, accumulate)
+    values = _as_stored(values, self, index, accumulate)
+    if tensors:
+        index_put(target, tensors, values, accumulate)
+    else:  # one element or one part, at numbers
+        copy_(target, target + values if accumulate else values)
     return self
 
 

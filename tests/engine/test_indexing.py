@@ -1,0 +1,86 @@
+"""What an index may hold, and which values it takes, as in torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad as m
+
+PARTS = {  # what a list shorter than 32 stands for where it holds more than numbers
+    "numbers": lambda t: [t(0), t(1)],
+    "rows": lambda t: [[0, 1], [1, 0]],
+    "one_row": lambda t: [[0, 1]],
+    "masks": lambda t: [[True, False, True], [0, 1]],
+    "ranges": lambda t: [range(2), (1, 0)],
+    "slice": lambda t: [slice(0, 1), 1],
+    "none": lambda t: [None, 0],
+    "ellipsis": lambda t: [..., 0],
+    "number_and_row": lambda t: [0, [1, 3]],
+    "places": lambda t: [t([0, 1]), t([[1], [2]])],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_list_of_parts_is_a_tuple(name):
+    x = np.arange(12.0).reshape(3, 4)
+    ours, expected = m.tensor(x), x[tuple(PARTS[name](np.array))]
+    parts = PARTS[name](m.tensor)
+    np.testing.assert_array_equal(ours[parts].numpy(), expected)
+    ours[parts] = -1
+    x[tuple(PARTS[name](np.array))] = -1
+    np.testing.assert_array_equal(ours.numpy(), x)
+
+
+def test_a_list_of_numbers_selects_parts():
+    x = np.arange(12.0).reshape(3, 4)
+    for index in ([0, 2], [True, False, True], [[1]] * 32):  # as long as 32: an array
+        np.testing.assert_array_equal(m.tensor(x)[index].numpy(), x[np.array(index)])
+
+
+def test_an_index_with_two_ellipses():
+    x = m.tensor(np.arange(12.0).reshape(3, 4))
+    assert x[..., ...].tolist() == x.tolist()
+    assert x[1, ..., ...].tolist() == x[1].tolist()
+    with pytest.raises(IndexError, match="one ellipsis"):
+        x[..., ..., 0]
+
+
+def test_values_of_another_dtype_are_not_put():
+    x, i = m.zeros(3, 4), m.zeros(3, dtype=m.int64)
+    refused = "Index put requires the source and destination dtypes match, got Float for the"
+    for index in ([0, 1], m.tensor([2]), (m.tensor([True, False, True]), m.tensor([0, 1]))):
+        with pytest.raises(RuntimeError, match=refused):
+            x[index] = m.tensor(5)
+    with pytest.raises(RuntimeError, match=refused):
+        x.index_put_((m.tensor([True, False, True]),), m.tensor(5), accumulate=True)
+    with pytest.raises(RuntimeError, match="got Long for the destination and Float for the source"):
+        i[i == 0] = m.ones(3)
+    x[:, m.tensor([True, False, True, False])] = m.tensor([5])  # one value, one mask
+    x[0, 1] = m.tensor(2, dtype=m.float64)  # a view, no tensor of places
+    assert x.tolist() == [[5, 2, 5, 0], [5, 0, 5, 0], [5, 0, 5, 0]]
+    for index in (0, [0], x > 0):
+        with pytest.raises(RuntimeError, match="cannot be converted to type float"):
+            x[index] = 1j
+    with pytest.raises(RuntimeError, match="cannot be converted to type float"):
+        x[x > 0] = m.tensor(1j)
+
+
+def test_index_put_at_numbers():
+    x = m.zeros(2, 3)
+    x.index_put_((m.tensor(1),), m.tensor([1.0, 2.0, 3.0]))
+    x.index_put_((m.tensor(1), m.tensor(2)), m.tensor(4.0), accumulate=True)
+    assert x.tolist() == [[0, 0, 0], [1, 2, 7]]
+    for wrong in ((m.tensor([0]), m.tensor(1.0)), ((m.tensor([0]),), 1.0)):
+        with pytest.raises(TypeError, match=r"index_put_\(\): argument '(indices|values)' must be"):
+            x.index_put_(*wrong)
+
+
+def test_indices_of_narrow_integers():
+    x, places = m.arange(4), np.array([3, 0])
+    for dtype in (np.int8, np.int16):  # of NumPy, as in torch
+        assert x[places.astype(dtype)].tolist() == [3, 0]
+        with pytest.raises(IndexError, match="tensors used as indices must be long, int"):
+            x[m.tensor(places.astype(dtype))]
+    with pytest.raises(TypeError, match="slice indices must be integers"):
+        x[0.0:1]
