@@ -174,13 +174,13 @@ define("add", "a b", "a + b", "g", "g")
 define("sub", "a b", "a - b", "g", "-g")
 define("axpy", "a b", "a + alpha * b", "g", "alpha * g", params="alpha")  # torch.add(a, b, alpha=)
 define("mul", "a b", "a * b", "g * b", "g * a")
-define("div", "a b", "a / b", "g / b", "-g * a / (b * b)", domain="float")
+define("div", "a b", "a / b", "g / b", "-g * (a / b / b)", domain="float")
 define("floor_divide", "a b", "a // b", None, None, refuses="b")
 define("div_floor", "a b", "a // b", "g * 0", "g * 0", refuses="b")
 define("div_trunc", "a b", "trunc(a / b)", "g * 0", "g * 0", domain="float")
 define("div_trunc_int", "a b", "(a - fmod(a, b)) // b", domain="int",
        refuses="bf")  # exact, unlike a / b
-define("remainder", "a b", "a % b", "g", "-g * floor(a / b)", refuses="b")
+define("remainder", "a b", "a % b", "g", "-g * (a // b)", refuses="b")
 define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)", refuses="b")
 define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, b - 1))",
        "where((a == 0) & (b >= 0), 0, g * y * log(a))", refuses="b")
@@ -211,8 +211,9 @@ define("logit", "x", "log(x / (1 - x))", "where(isnan(y), y, g / (x * (1 - x)))"
 define("log1p", "x", "log1p(x)", "g / (x + 1)", domain="float")
 define("sqrt", "x", "sqrt(x)", "g / (2 * y)", domain="float")
 define("rsqrt", "x", "rsqrt(x)", "-0.5 * g * y * y * y", domain="float")
-define("logaddexp", "a b", "maximum(a, b) + log1p(exp(-abs(a - b)))",
-       "g * exp(a - y)", "g * exp(b - y)", domain="float", refuses="biu")
+define("logaddexp", "a b", "where(a == b, a + 0.6931471805599453,"  # also of equal infinities
+       " maximum(a, b) + log1p(exp(-abs(a - b))))",
+       "g / (1 + exp(b - a))", "g / (1 + exp(a - b))", domain="float", refuses="biu")
 
 # Trigonometry and its relatives
 define("sin", "x", "sin(x)", "g * cos(x)", domain="float")
@@ -221,8 +222,8 @@ define("tan", "x", "tan(x)", "g * (1 + y * y)", domain="float")
 define("asin", "x", "asin(x)", "g * rsqrt(1 - x * x)", domain="float")
 define("acos", "x", "acos(x)", "-g * rsqrt(1 - x * x)", domain="float")
 define("atan", "x", "atan(x)", "g / (1 + x * x)", domain="float")
-define("atan2", "a b", "atan2(a, b)", "g * b / (a * a + b * b)", "-g * a / (a * a + b * b)",
-       domain="float")
+define("atan2", "a b", "atan2(a, b)", "where(a * a + b * b == 0, 0, g * b / (a * a + b * b))",
+       "where(a * a + b * b == 0, 0, -g * a / (a * a + b * b))", domain="float")
 define("sinh", "x", "sinh(x)", "g * cosh(x)", domain="float")
 define("cosh", "x", "cosh(x)", "g * sinh(x)", domain="float")
 define("tanh", "x", "tanh(x)", "g * (1 - y * y)", domain="float")
@@ -233,8 +234,10 @@ define("erf", "x", "erf(x)", "g * 1.1283791670955126 * exp(-x * x)", domain="flo
 define("erfc", "x", "erfc(x)", "-g * 1.1283791670955126 * exp(-x * x)", domain="float")
 define("lgamma", "x", "lgamma(x)", f"g * {_DIGAMMA}", domain="float")
 define("digamma", "x", _DIGAMMA, f"g * {_TRIGAMMA}", domain="float")
-define("hypot", "a b", "where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"
-       " where(b == 0, abs(a), abs(b) * sqrt(1 + (a / b) * (a / b))))",
+define("hypot", "a b", "where(isinf(a) | isinf(b), maximum(where(isinf(a), abs(a), 0),"
+       " where(isinf(b), abs(b), 0)),"
+       " where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"
+       " where(b == 0, abs(a), abs(b) * sqrt(1 + (a / b) * (a / b)))))",
        "where(y == 0, 0, g * a / y)", "where(y == 0, 0, g * b / y)", domain="float", refuses="biu")
 define("xlogy", "a b", "where(isnan(b), b, where(a == 0, 0, a * log(b)))",
        "g * where((a == 0) & (b <= 0), 0, log(b))", "g * a / b", domain="float")
@@ -254,6 +257,10 @@ define("maximum", "a b", "maximum(a, b)",
        "where(a < b, 0, where(a == b, g / 2, g))", "where(a > b, 0, where(a == b, g / 2, g))")
 define("minimum", "a b", "minimum(a, b)",
        "where(a > b, 0, where(a == b, g / 2, g))", "where(a < b, 0, where(a == b, g / 2, g))")
+define("fmax", "a b", "where((a >= b) | (b != b), a, b)",  # a NaN counts as missing
+       "where((a >= b) | (b != b), g, 0)", "where((a >= b) | (b != b), 0, g)")
+define("fmin", "a b", "where((a <= b) | (b != b), a, b)",
+       "where((a <= b) | (b != b), g, 0)", "where((a <= b) | (b != b), 0, g)")
 define("clamp", "x", "minimum(maximum(x, low), high)", "where((x >= low) & (x <= high), g, 0)",
        params="low high")
 define("clamp_min", "x", "maximum(x, low)", "where(x >= low, g, 0)", params="low")

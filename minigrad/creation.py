@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad._literals import as_array
 from minigrad._names import kind
 from minigrad._out import into
 from minigrad.backends import current, device_module
@@ -42,92 +43,6 @@ def finish(array: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
             )
         result._requires_grad = True
     return result
-
-
-def as_array(data: Any, dtype: np.dtype | None) -> np.ndarray:
-    """Data (numbers, nested sequences, arrays, tensors) as a NumPy array, always a copy."""
-    if isinstance(data, Tensor):
-        data = data.detach().cpu()._array
-    if isinstance(data, (np.ndarray, np.generic)):
-        dtypes.from_numpy_dtype(data.dtype)
-        return np.array(data, dtype=dtype)
-    first, depth = data, 0
-    while isinstance(first, (list, tuple, range)) and len(first) and depth < 64:
-        first, depth = first[0], depth + 1
-    if isinstance(first, (str, bytes)):
-        raise (ValueError if depth else TypeError)(
-            f"tensor(): expected numbers, not {type(first).__name__}"
-        )
-    if isinstance(first, Tensor) and depth:
-        data = _tensors_to_arrays(data)
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise _ragged(data, 0) or ValueError(str(error)) from None
-    if type(first) is int and array.dtype.kind in "uOf":
-        array = _integers(data, array, dtype)
-    if array.dtype == object or array.dtype.kind in "US":
-        if type(first) in (bool, int, float):
-            raise TypeError("new(): invalid data type 'str'")
-        raise RuntimeError(f"Could not infer dtype of {type(first).__name__}")
-    if dtype is None and not isinstance(first, (np.ndarray, np.generic, Tensor)):
-        dtype = {
-            "f": dtypes.default_numpy(),
-            "u": np.dtype(np.int64),
-            "c": dtypes.scalar_dtype(1j),
-        }.get(array.dtype.kind)
-        if array.size == 0:
-            dtype = dtypes.default_numpy()
-    return array if dtype is None else _fitting(array, dtype, data)
-
-
-def _fitting(array: np.ndarray, dtype: np.dtype, data: Any) -> np.ndarray:
-    """The numbers of `data` in another dtype. RuntimeError where an integer dtype has no such
-    numbers, TypeError for complex ones in a real dtype."""
-    if array.dtype.kind == "c" and dtype.kind not in "bc":
-        raise TypeError(f"tensor(): expected real numbers for {dtype.name}, got complex ones")
-    if dtype.kind in "iu" and array.dtype.kind in "iuf" and array.dtype != dtype:
-        least, most = dtypes.integer_range(dtype, of_integers=True)
-        fits = (array >= least) & (array <= most)
-        if dtype.kind == "u" and array.dtype.kind == "f" and (array < 0).any():
-            whole = [type(n) is int for n in np.array(data, object).ravel()]  # some: [-1, 3.7]
-            fits &= (array >= 0) | np.reshape(whole, array.shape)
-        if not fits.all():
-            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-    return array.astype(dtype, copy=False)
-
-
-def _integers(data: Any, array: np.ndarray, dtype: np.dtype | None) -> np.ndarray:
-    """Python's integers of which NumPy makes something else than int64: it does so beyond 64 bits,
-    where torch refuses them unless a floating dtype is asked for."""
-    if array.dtype.kind == "f" and not (np.abs(array) >= 2.0**63).any():
-        return array
-    whole = [type(n) is int for n in np.array(data, object).ravel()]
-    if (array.dtype.kind == "f" and not all(whole)) or (array.dtype.kind == "O" and not any(whole)):
-        return array
-    if dtype is None or dtype.kind in "ib" or (dtype.kind == "u" and array.dtype.kind != "u"):
-        raise ValueError("Overflow when unpacking long long: an integer has over 64 bits")
-    return np.array(data, dtype)
-
-
-def _tensors_to_arrays(data: Any) -> Any:
-    if isinstance(data, Tensor):
-        return data.detach().cpu()._array
-    return [_tensors_to_arrays(d) for d in data] if isinstance(data, list | tuple) else data
-
-
-def _ragged(data: Any, dim: int) -> Exception | None:
-    """torch's error for nested sequences of unequal length, or of numbers and sequences."""
-    if not isinstance(data, list | tuple) or not data:
-        return None
-    lengths = [len(d) if isinstance(d, list | tuple) else None for d in data]
-    for n in lengths[1:]:
-        if n != lengths[0]:
-            if n is None or lengths[0] is None:
-                return TypeError("not a sequence")
-            text = f"expected sequence of length {lengths[0]} at dim {dim + 1} (got {n})"
-            return ValueError(text)
-    return next((m for d in data if (m := _ragged(d, dim + 1))), None)
 
 
 @export(method=False)

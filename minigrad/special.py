@@ -83,7 +83,7 @@ def zeta(input: Any, other: Any) -> Tensor:
 
 def spherical_bessel_j0(input: Tensor, *, out: Any = None) -> Tensor:
     """The spherical Bessel function of the first kind, of order 0: sin(input) / input."""
-    result = sinc(input / math.pi)
+    result = POINTWISE["where"](input.isinf(), 0.0, sinc(input / math.pi))
     return result if out is None else out.copy_(result)
 
 

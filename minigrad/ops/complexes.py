@@ -245,8 +245,8 @@ def angle(input: Tensor) -> Tensor:
         return Angle.apply(input)
     if not input.is_floating_point():
         input = input.to(dtypes.get_default_dtype())
-    with_nan = POINTWISE["where"](input < 0, np.pi, input * 0)
-    return with_nan
+    where = POINTWISE["where"]
+    return where(input < 0, np.pi, where(POINTWISE["isnan"](input), input, 0.0))
 
 
 @export()

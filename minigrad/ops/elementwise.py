@@ -43,12 +43,13 @@ UNARY_ALIASES = {
     "trunc": ("fix",),
 }
 BINARY = (
-    "mul floor_divide remainder fmod pow maximum minimum atan2 copysign hypot xlogy"
+    "mul floor_divide remainder fmod pow maximum minimum fmax fmin atan2 copysign hypot xlogy"
     " logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or"
     " bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split()
 TWO_TENSORS = frozenset(
-    "atan2 hypot logaddexp maximum minimum logical_and logical_or logical_xor heaviside".split()
+    "atan2 hypot logaddexp maximum minimum fmax fmin logical_and logical_or logical_xor"
+    " heaviside".split()
 )
 FIRST_A_TENSOR = frozenset("eq ne lt le gt ge fmod copysign rsub clamp_min clamp_max".split())
 NUMBERS = frozenset(("add", "sub", "mul", "div", "floor_divide"))  # both may be numbers

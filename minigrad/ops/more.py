@@ -209,25 +209,6 @@ def _need_tensors(name: str, *values: Any) -> None:
             raise TypeError(f"{name}(): argument must be Tensor, not {type(value).__name__}")
 
 
-def _ignoring_nan(name: str, line: str) -> None:
-    def function(input: Tensor, other: Tensor) -> Tensor:
-        _need_tensors(name, input, other)
-        best = POINTWISE[line](input, other)
-        if not best.is_floating_point():
-            return best
-        isnan = POINTWISE["isnan"]
-        found = POINTWISE["where"](isnan(input) & ~isnan(other), other, best)
-        return POINTWISE["where"](isnan(other) & ~isnan(input), input, found)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{line}`, where a NaN counts as missing."
-    export()(function)
-
-
-_ignoring_nan("fmax", "maximum")
-_ignoring_nan("fmin", "minimum")
-
-
 def _of_integers(name: str) -> None:
     def function(input: Tensor, other: Tensor) -> Tensor:
         target = POINTWISE["add"].compute_dtype((input, other))

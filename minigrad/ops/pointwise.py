@@ -482,7 +482,35 @@ def _tensor_namespace() -> dict[str, Any]:
     return {**space, "__builtins__": {}, "__name__": __name__}
 
 
-POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}
+class InOneDtype(Pointwise):
+    """A line whose numbers are rounded to 16 bits where its tensors are, as in torch: a float16 is
+    equal to 0.1 if it is the float16 next to 0.1. Other lines take numbers as float32."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
+        for a in args:
+            if isinstance(a, Tensor) and a._array.dtype.itemsize == 2:
+                args = self._rounded(args)
+                break
+        return super().__call__(*args, params=params)
+
+    def _rounded(self, args: tuple) -> tuple:
+        dtype = self.compute_dtype(args)
+        if dtype.itemsize > 2 or dtypes.category(dtype) != dtypes.FLOATING:
+            return args
+        with np.errstate(over="ignore"):
+            return tuple([
+                a.to(dtypes.from_numpy_dtype(dtype)) if isinstance(a, Tensor)
+                else float(dtype.type(a)) if type(a) in (int, float) else a
+                for a in args
+            ])  # fmt: skip
+
+
+_COMPARISONS = frozenset("eq ne lt le gt ge remainder fmod".split())
+POINTWISE: dict[str, Pointwise] = {
+    name: (InOneDtype if name in _COMPARISONS else Pointwise)(expr) for name, expr in TABLE.items()
+}
 
 
 def number(name: str, value: Any) -> Number:

@@ -618,8 +618,10 @@ def isin(
     if given._array.dtype.kind == "b":
         raise RuntimeError("Unsupported input type encountered for isin(): Bool")
     xp = array_module(given._array)
+    dtype = POINTWISE["eq"].compute_dtype((elements, test_elements))
     arrays = [x._array if isinstance(x, Tensor) else x for x in (elements, test_elements)]
-    found = xp.isin(*map(xp.asarray, arrays), assume_unique=assume_unique, invert=invert)
+    arrays = [xp.asarray(x, dtype) for x in arrays]
+    found = xp.isin(*arrays, assume_unique=assume_unique, invert=invert)
     return wrap(xp.asarray(found))
 
 

@@ -49,13 +49,19 @@ class Special(Op):
 
 
 def _of_i1(x: Tensor, y: Tensor) -> Tensor:
-    safe = functions.where(x == 0, 1.0, x)
-    return functions.where(x == 0, 0.5, call("i0", x) - y / safe)
+    small = _is_small(x)
+    return functions.where(small, 0.5, call("i0", x) - y / functions.where(small, 1.0, x))
 
 
 def _of_i1e(x: Tensor, y: Tensor) -> Tensor:
-    safe = functions.where(x == 0, 1.0, x)
-    return functions.where(x == 0, 0.5, call("i0e", x) - y * (x.sign() + 1 / safe))
+    small = _is_small(x)
+    safe = functions.where(small, 1.0, x)
+    return functions.where(small, 0.5, call("i0e", x) - y * (x.sign() + 1 / safe))
+
+
+def _is_small(x: Tensor) -> Tensor:
+    """Where y / x would round to the quotient of two numbers near zero."""
+    return functions.abs(x) <= np.finfo(x._array.dtype).eps
 
 
 _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -202,6 +208,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     _some_tensor("xlog1py", input, other)
     like = input if isinstance(input, Tensor) else other
     other = other if isinstance(other, Tensor) else like.new_tensor(other, dtype=like.dtype)
-    product = input * other.log1p()
-    zero = (input * functions.ones_like(other) == 0) & ~other.isnan()
-    return functions.where(zero, 0.0, product)
+    # zero times the logarithm of 0, of a negative number or of infinity is 0, by definition
+    undefined = (other <= -1) | other.isinf()
+    zero = (input * functions.ones_like(other) == 0) & undefined
+    return input * functions.where(zero, 0.0, other).log1p()

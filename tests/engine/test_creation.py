@@ -317,3 +317,49 @@ def test_arrays_of_numpy_that_compute_otherwise():
     swapped = np.arange(3.0).astype(">f4" if sys.byteorder == "little" else "<f4")
     with pytest.raises(ValueError, match=r"byte order different .*newbyteorder"):
         mg.from_numpy(swapped)
+
+
+NESTED = {  # the dtype and the values, as torch infers them
+    "tensors of one element": (lambda t: [t([1]), t([[2]])], "int64", [1, 2]),
+    "mixed with numbers": (lambda t: [1, t([2.5])], "float32", [1, 2.5]),
+    "at any depth": (lambda t: [[1, t([2])], (3, 4)], "int64", [[1, 2], [3, 4]]),
+    "a float is of the default dtype": (lambda t: [t(1.5), 2], "float32", [1.5, 2]),
+    "beside integers, too": (lambda t: [t(1), 2.5], "float32", [1, 2.5]),
+    "the widest is last": (lambda t: [2.5, t(1.5, dtype=mg.float64)], "float64", [2.5, 1.5]),
+    "a number of NumPy, last": (lambda t: [2, np.float64(1.5)], "float64", [2, 1.5]),
+    "a number of NumPy, first": (lambda t: [np.float32(1.5), 2], "float32", [1.5, 2]),
+    "integers of NumPy": (lambda t: [np.int8(1), 2.5], "float32", [1, 2.5]),
+    "complex": (lambda t: [t(1j), 2], "complex64", [1j, 2]),
+    "two kinds of 16 bits": (lambda t: [t(1.0).bfloat16(), t(2.0).half()], "float32", [1, 2]),
+    "arrays": (lambda t: [np.array([1, 2]), [3, 4.5]], "float32", [[1, 2], [3, 4.5]]),
+    "arrays of one element": (lambda t: [np.array([1.0]), [2]], "float64", [[1], [2]]),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_parts_of_all_kinds(name):
+    make, dtype, values = NESTED[name]
+    found = mg.tensor(make(mg.tensor))
+    assert (found.dtype, found.tolist()) == (getattr(mg, dtype), values)
+    assert mg.tensor(make(mg.tensor), dtype=mg.complex128).tolist() == values
+
+
+def test_parts_that_are_no_numbers():
+    endless: list = []
+    endless.append(endless)
+    for data, error, text in (
+        ([1.0, None], RuntimeError, "Could not infer dtype of NoneType"),
+        ([mg.tensor(1), None], RuntimeError, "Could not infer dtype of NoneType"),
+        ([1.0, "a"], TypeError, "invalid data type 'str'"),
+        (["a"], ValueError, "expected numbers, not str"),
+        ("a", TypeError, "invalid data type 'str'"),
+        ([np.int64(1), 2**70], ValueError, "Overflow when unpacking"),
+        ([mg.tensor(1), [2]], TypeError, "not a sequence"),
+        (endless, ValueError, "too many dimensions"),
+    ):
+        with pytest.raises(error, match=text):
+            mg.tensor(data)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        mg.tensor([np.float32(300), 1], dtype=mg.uint8)
+    with pytest.raises(TypeError, match="real numbers"):
+        mg.tensor([np.complex64(1j), 1], dtype=mg.float32)

@@ -161,3 +161,19 @@ def test_joined_tensors_have_the_widest_dtype_in_any_order(join, dtypes):
     for parts in ([wide, narrow], [narrow, wide], [wide, wide, narrow]):
         assert join(parts).dtype == wide.dtype
         assert join(parts).flatten().tolist() == [1, 0] * len(parts)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_are_rounded_before_they_are_compared(dtype):
+    """A tensor of 16 bits is equal to 0.1 where it is the number of its dtype next to 0.1."""
+    x = mg.tensor([0.1, 1 / 3, 2049.0, -1.0], dtype=getattr(mg, dtype))
+    wide = mg.tensor(0.1, dtype=mg.float64)  # without dimensions: it does not change the dtype
+    assert [(x == n).tolist().index(True) for n in (0.1, 1 / 3, 2049, -1, wide)] == [0, 1, 2, 3, 0]
+    assert (wide == x).tolist() == (x == 0.1).tolist() == [True, False, False, False]
+    assert (x != 0.1).tolist() == [False, True, True, True]
+    assert not (x[:1] < 0.1).any() and not (x[:1] > 0.1).any()
+    assert (x[:1] <= 0.1).all() and (x[:1] >= wide).all()
+    assert (x[:1] % 0.1).tolist() == mg.fmod(x[:1], 0.1).tolist() == [0]
+    assert mg.isin(x, 0.1).tolist() == [True, False, False, False]
+    assert (x < 1e30).all()
+    assert (x == x.float()).all() and (x[:1] != mg.tensor([0.1])).all()  # float32, with dimensions

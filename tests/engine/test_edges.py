@@ -96,6 +96,41 @@ def test_corners_match_torch(name, seventh, torch):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=2e-7)
 
 
+ENDS = [np.nan, np.inf, -np.inf, 0.0, 1.0, -1.0, -2.5, 1e-30, 1e30]
+PAIRS = {
+    "atan2": lambda m, a, b: m.atan2(a, b),
+    "div": lambda m, a, b: a / b,
+    "fmax": lambda m, a, b: m.fmax(a, b),
+    "fmin": lambda m, a, b: m.fmin(a, b),
+    "hypot": lambda m, a, b: m.hypot(a, m.where(a == 0, 1, b)),  # torch's slope at 0, 0 is NaN
+    "logaddexp": lambda m, a, b: m.logaddexp(a, b),
+    "logaddexp2": lambda m, a, b: m.logaddexp2(a, b),
+    "remainder": lambda m, a, b: m.where(b.abs() > 1e-20, a, 1) % b,  # torch: 1e30 % 1e-30 is NaN
+    "xlog1py": lambda m, a, b: m.special.xlog1py(
+        a, m.where((a == 0) & ((b == np.inf) | (b == -1)), 1, b)
+    ),
+    "angle": lambda m, a, b: m.angle(a.detach()) + b,
+    "spherical_bessel_j0": lambda m, a, b: m.special.spherical_bessel_j0(a.detach()) + b,
+    "i1": lambda m, a, b: sum(f(a.clamp(-1, 1) * 1e-15) for f in (m.special.i1, m.special.i1e)) + b,
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_corners_of_two_numbers_match_torch(name, torch):
+    """Every pair of limits, zeros and numbers whose squares leave the range of float32."""
+    results = []
+    for m in (mg, torch):
+        a, b = (m.tensor(x.ravel(), dtype=m.float32) for x in np.meshgrid(ENDS, ENDS))
+        a.requires_grad_()
+        b.requires_grad_()
+        y = PAIRS[name](m, a, b)
+        y.backward(m.ones(y.shape))
+        results.append([t if t is None else t.detach().numpy() for t in (y, a.grad, b.grad)])
+    for ours, theirs in zip(*results):
+        if theirs is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+
+
 def _random_index(rng: random.Random, shape: tuple[int, ...]) -> list:
     """A random mixture of every kind of index; tensors are given as NumPy arrays."""
     parts: list = []
