@@ -16,9 +16,11 @@ from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import (
+    COMPARED,
     POINTWISE,
     Number,
     Pointwise,
+    beside,
     check_floating,
     factor,
     number,
@@ -83,6 +85,8 @@ def _binary(op: Pointwise) -> Callable:
         if not (isinstance(other, Tensor) and isinstance(input, Tensor)):
             _check_operands(op.name, input, other)
             other = _number_or_tensor(op.name, other)
+            if op.name in COMPARED and isinstance(input, Tensor):
+                other = beside(input._array, other)
         return op(input, other)
 
     return _named(function, op)
@@ -214,6 +218,8 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     """Python's `input % other`: the result has the divisor's sign."""
     _check_operands("remainder", input, other)
     other = _number_or_tensor("remainder", other)
+    if isinstance(input, Tensor):
+        other = beside(input._array, other)
     _check_integer_division(input, other)
     return POINTWISE["remainder"](input, other)
 
@@ -496,8 +502,20 @@ def _operator(op: Callable, swapped: bool = False) -> Callable:
     return method
 
 
-def _equality(op: Callable, different: bool) -> Callable:
-    compare = _operator(op)
+def _comparison(op: Pointwise) -> Callable:
+    def method(self: Tensor, other: Any) -> Tensor:
+        if not isinstance(other, Tensor):
+            other = operand(other)
+            if other is None:
+                return NotImplemented
+            other = beside(self._array, other)
+        return op(self, other)
+
+    return method
+
+
+def _equality(op: Pointwise, different: bool) -> Callable:
+    compare = _comparison(op)
 
     def method(self: Tensor, other: Any) -> Tensor:  # a bool beside None
         result: Any = compare(self, other)
@@ -538,7 +556,7 @@ def _install_operators() -> None:
     for name, method in augmented.items():
         setattr(Tensor, f"__i{name}__", getattr(Tensor, method))
     for name in ("lt", "le", "gt", "ge"):
-        setattr(Tensor, f"__{name}__", _operator(POINTWISE[name]))
+        setattr(Tensor, f"__{name}__", _comparison(POINTWISE[name]))
     Tensor.__eq__ = _equality(POINTWISE["eq"], False)
     Tensor.__ne__ = _equality(POINTWISE["ne"], True)
     Tensor.__neg__ = Tensor.neg

@@ -339,6 +339,8 @@ class Pointwise:
         if dtype is None:
             dtype = self.compute_dtype(args)
             check_broadcast(arrays)
+            if self.name in COMPARED and any(is_narrow(a) for a in arrays if hasattr(a, "dtype")):
+                arrays = [_in_dtype(a, dtype) for a in arrays]
             if dtype.kind == "c":
                 return COMPLEX[0](self, args, arrays, params, dtype)
             if dtype.kind in "iu":
@@ -482,35 +484,7 @@ def _tensor_namespace() -> dict[str, Any]:
     return {**space, "__builtins__": {}, "__name__": __name__}
 
 
-class InOneDtype(Pointwise):
-    """A line whose numbers are rounded to 16 bits where its tensors are, as in torch: a float16 is
-    equal to 0.1 if it is the float16 next to 0.1. Other lines take numbers as float32."""
-
-    __slots__ = ()
-
-    def __call__(self, *args: Tensor | Number, params: tuple = ()) -> Tensor:
-        for a in args:
-            if isinstance(a, Tensor) and a._array.dtype.itemsize == 2:
-                args = self._rounded(args)
-                break
-        return super().__call__(*args, params=params)
-
-    def _rounded(self, args: tuple) -> tuple:
-        dtype = self.compute_dtype(args)
-        if dtype.itemsize > 2 or dtypes.category(dtype) != dtypes.FLOATING:
-            return args
-        with np.errstate(over="ignore"):
-            return tuple([
-                a.to(dtypes.from_numpy_dtype(dtype)) if isinstance(a, Tensor)
-                else float(dtype.type(a)) if type(a) in (int, float) else a
-                for a in args
-            ])  # fmt: skip
-
-
-_COMPARISONS = frozenset("eq ne lt le gt ge remainder fmod".split())
-POINTWISE: dict[str, Pointwise] = {
-    name: (InOneDtype if name in _COMPARISONS else Pointwise)(expr) for name, expr in TABLE.items()
-}
+POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}
 
 
 def number(name: str, value: Any) -> Number:
@@ -555,6 +529,23 @@ def rounded_once(function: Callable, input: Tensor, *args: Any) -> Tensor:
         return value.float() if isinstance(value, Tensor) and value.dtype == narrow else value
 
     return function(input.float(), *map(widened, args)).to(narrow)
+
+
+# Of tensors of 16 bits these take a number as the number of that dtype next to it, as in torch: a
+# float16 may be equal to 0.1. Other lines take numbers as float32.
+COMPARED = frozenset("eq ne lt le gt ge remainder fmod".split())
+
+
+def beside(array: Any, value: Number) -> Number:
+    """A number as what is `COMPARED` takes it beside an array."""
+    if array.dtype.itemsize != 2 or type(value) not in (int, float) or not is_narrow(array):
+        return value
+    with np.errstate(over="ignore"):
+        return float(array.dtype.type(value))
+
+
+def _in_dtype(array: Any, dtype: np.dtype) -> Any:
+    return array.astype(dtype, copy=False) if hasattr(array, "dtype") else array
 
 
 def is_narrow(array: Any) -> bool:
