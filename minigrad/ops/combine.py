@@ -113,7 +113,7 @@ class AddBorders(Op):
 
 
 class Triangle(Op):
-    """The lower (keep=True: j - i <= diagonal) or upper triangle of the last two dimensions."""
+    """The lower (j - i <= diagonal) or upper triangle of the last two dimensions."""
 
     saves = ()
 
@@ -128,7 +128,10 @@ class Triangle(Op):
     def forward(x: Any, diagonal: int, lower: bool) -> Any:
         if on_gpu(x) and x.dtype.kind != "c":
             return dispatch.active.triangle(x, int(diagonal), lower)
-        kept = _inside(array_module(x), x.shape[-2], x.shape[-1], diagonal, lower)
+        xp = array_module(x)
+        kept = _inside(xp, x.shape[-2], x.shape[-1], diagonal, lower)
+        if x.dtype.kind == "c":
+            return xp.where(kept, x, 0).astype(x.dtype, copy=False)
         return dispatch.active.pointwise(_WHERE, kept, x, 0, dtype=x.dtype)
 
     @staticmethod

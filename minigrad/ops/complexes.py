@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from minigrad.tensor import Tensor, export, wrap
 # Lines of the pointwise table that are holomorphic, or that compare or choose. The derivative text
 # of a holomorphic f gives conj(f'(z)) g when it gets conj(g) and its result is conjugated.
 LINES = frozenset(
-    "add sub mul div neg exp log log2 log10 log1p expm1 sqrt rsqrt sin cos tan sinh cosh tanh asin"
-    " acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp copy"
-    " where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
+    "add sub mul div neg exp exp2 log log2 log10 log1p expm1 sqrt rsqrt sin sinc cos tan sinh cosh"
+    " tanh asin acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp"
+    " copy where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
 )
 _NAMES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
@@ -46,6 +47,12 @@ def complex_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.complex128 if dtype == np.float64 else np.complex64)
 
 
+# Of a power's exponent: 0 ** b is taken as the same number for all b.
+_POW = Pointwise(replace(POINTWISE["pow"].expr, grads=(
+    POINTWISE["pow"].expr.grads[0], "where(a == 0, 0, g * y * log(a))"
+)))  # fmt: skip
+
+
 def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np.dtype) -> Tensor:
     """A line of the table on complex numbers."""
     if op.name == "abs":
@@ -55,6 +62,7 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
         return wrap(_called(_TESTS[op.name], arrays[0]))
     if op.name not in LINES:
         raise dtypes.refused(op.name, dtype)
+    op = _POW if op.name == "pow" else op
     result = _evaluate(op.expr.text, op.expr.args + op.expr.params, (*arrays, *params), xp)
     result = xp.asarray(result, bool if op.expr.result == "bool" else dtype)
     tensor = wrap(result)
@@ -76,7 +84,7 @@ def _called(name: str, x: Any) -> Any:
 def _evaluate(text: str, names: tuple, values: tuple, xp: Any) -> Any:
     space: dict[str, Any] = {name: getattr(xp, name) for name in _FUNCTIONS}
     space |= {name: getattr(xp, own) for name, own in _NAMES.items()}
-    space["rsqrt"] = lambda x: 1 / xp.sqrt(x)
+    space |= {"rsqrt": lambda x: 1 / xp.sqrt(x), "exp2": lambda x: 2**x}
     with np.errstate(all="ignore"):
         return eval(text, {"__builtins__": {}, **space}, dict(zip(names, values, strict=True)))
 

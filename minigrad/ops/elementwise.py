@@ -22,6 +22,7 @@ from minigrad.ops.pointwise import (
     Pointwise,
     beside,
     check_floating,
+    check_real,
     factor,
     number,
     operand,
@@ -265,9 +266,12 @@ for _function in (floor_divide, remainder, pow, square):
 
 @export()
 def float_power(input: Any, exponent: Any) -> Tensor:
-    """input ** exponent in float64."""
+    """input ** exponent in float64, or of complex numbers in complex128."""
     _check_operands("float_power", input, exponent)
-    base, exponent = (x.double() if isinstance(x, Tensor) else float(x) for x in (input, exponent))
+    parts = (input, exponent)
+    of_complex = any(x.is_complex() if isinstance(x, Tensor) else type(x) is complex for x in parts)
+    dtype = dtypes.complex128 if of_complex else dtypes.float64
+    base, exponent = (x.to(dtype) if isinstance(x, Tensor) else x * 1.0 for x in parts)
     return POINTWISE["pow"](base, exponent)
 
 
@@ -370,7 +374,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @export()
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
-    check_floating("lerp_kernel", input)
+    if not input.is_complex():
+        check_floating("lerp_kernel", input)
     if end._array.dtype != input._array.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
     return POINTWISE["lerp"](input, end, weight)
@@ -387,7 +392,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 @export()
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
-    if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
+    if tensor1._array.dtype.kind in "biu" and tensor2._array.dtype.kind in "biu":
         raise RuntimeError(
             "addcdiv: integer division is not supported; use input + value * "
             "div(tensor1, tensor2, rounding_mode='trunc'), or floating tensors"
@@ -421,18 +426,21 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     _check_operands("heaviside", input, values)
+    check_real("heaviside", input, values)
     return where(input == 0, values, (input > 0).to(input.dtype))
 
 
 @export()
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
+    check_real("deg2rad", input)
     return input * (math.pi / 180)
 
 
 @export()
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
+    check_real("rad2deg", input)
     return input * (180 / math.pi)
 
 

@@ -418,20 +418,24 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 @export()
 @autocasts
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X of A X = input, from the Cholesky factor L of A."""
+    """X of A X = input, from the Cholesky factor L of A, of which one triangle is read."""
     matrices("cholesky_solve", L, square=True)
-    factor = L.mT if upper else L
-    a, b = batches(factor @ factor.mT, input)
-    return Solve.apply(a, b)
+    if L.dtype != input.dtype:
+        raise RuntimeError(
+            f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
+            f"{input.dtype} and A of type {L.dtype} instead"
+        )
+    lower = L.mT if upper else L
+    return solve_triangular(lower.mT, solve_triangular(lower, input, upper=False), upper=True)
 
 
 @export()
 @autocasts
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of A, from its Cholesky factor."""
+    """The inverse of A, from its Cholesky factor, of which one triangle is read."""
     matrices("cholesky_inverse", input, square=True)
-    factor = input.mT if upper else input
-    return Inverse.apply(factor @ factor.mT)
+    eye = functions.eye(input.shape[-1], dtype=input.dtype, device=input.device)
+    return cholesky_solve(eye, input, upper)
 
 
 @export()

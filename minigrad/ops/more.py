@@ -14,7 +14,7 @@ from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating, check_real
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
 
@@ -249,12 +249,14 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @export()
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are -inf."""
+    check_real("isneginf", input)
     return POINTWISE["eq"](input, -math.inf) if input.is_floating_point() else input.isinf()
 
 
 @export()
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are inf."""
+    check_real("isposinf", input)
     return POINTWISE["eq"](input, math.inf) if input.is_floating_point() else input.isinf()
 
 
@@ -263,7 +265,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     _need_tensors("ldexp", input, other)
     result = input * POINTWISE["pow"](2.0, other)
-    integers = input.is_floating_point() and not other.is_floating_point()
+    integers = input.is_floating_point() and other._array.dtype.kind in "biu"
     return result.to(input.dtype) if integers else result
 
 

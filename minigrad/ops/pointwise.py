@@ -379,6 +379,8 @@ class Pointwise:
         for a in arrays:
             if type(a) in _NUMBERS:
                 continue
+            if type(a) is complex:
+                return None
             if dtype is None:
                 dtype, shape = getattr(a, "dtype", None), getattr(a, "shape", None)
             elif getattr(a, "dtype", None) is not dtype or a.shape != shape:
@@ -557,6 +559,13 @@ def check_floating(name: str, *tensors: Tensor) -> None:
     """NotImplementedError unless all are of floating dtypes."""
     for x in tensors:
         if not x.is_floating_point():
+            raise dtypes.refused(name, x._array.dtype)
+
+
+def check_real(name: str, *tensors: Any) -> None:
+    """NotImplementedError for complex tensors, which have no order."""
+    for x in tensors:
+        if isinstance(x, Tensor) and x._array.dtype.kind == "c":
             raise dtypes.refused(name, x._array.dtype)
 
 

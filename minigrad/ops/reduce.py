@@ -20,7 +20,7 @@ from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.index import Pick
-from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
+from minigrad.ops.pointwise import POINTWISE, check_real, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
@@ -590,11 +590,12 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 @export()
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
-    x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
+    known = input.is_floating_point() or input.is_complex()
+    x = input if known else input.to(dtypes.get_default_dtype())
     axes = axes_of(dim, x._array.ndim)
     if not x._array.size:
         return POINTWISE["log"](sum(x, axes, keepdim))
-    shift = amax(x.detach(), axes, keepdim=True)
+    shift = amax(functions.real(x.detach()), axes, keepdim=True)
     shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
     total = sum(POINTWISE["exp"](x - shift), axes, keepdim)
     return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
@@ -609,6 +610,7 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 @export()
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over `dim` with NaN counted as zero."""
+    check_real("nansum", input)
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 

@@ -20,7 +20,7 @@ from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_floating, check_real
 from minigrad.ops.reduce import values_and_indices
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
@@ -208,6 +208,7 @@ def sort(
     stable: bool = True,
 ) -> Any:
     """(values, indices) in order along `dim`."""
+    check_real("sort", input)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
@@ -242,6 +243,7 @@ def topk(
     sorted: bool = True,
 ) -> Any:
     """(values, indices) of the k largest (or smallest) along `dim`."""
+    check_real("topk", input)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not 0 <= k <= n:
@@ -324,6 +326,7 @@ def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 @export()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
+    check_real("kthvalue", input)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not n:
@@ -341,6 +344,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 @export()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median: a tensor, or with `dim` (values, indices)."""
+    check_real("median", input)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:
@@ -377,6 +381,7 @@ def _median_of_all(x: Tensor) -> Tensor:
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN: a tensor, or with `dim` (values,
     indices)."""
+    check_real("nanmedian", input)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:
@@ -498,6 +503,7 @@ def unique(
 ) -> Any:
     """The distinct values in order; optionally the index of each element in them, and their
     counts."""
+    check_real("unique", input)
     array = input.detach()._array
     near = _near(array) if dim is None and axis is None else None
     if near is not None:
@@ -553,6 +559,7 @@ def searchsorted(
 
     right, or side="right": after equal elements. sorter: positions that sort the sequence.
     """
+    check_real("searchsorted", sorted_sequence, values)
     if side not in (None, "left", "right"):
         raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
@@ -614,6 +621,7 @@ def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """Whether each element is among the test elements; one of both may be a number."""
+    check_real("isin", elements, test_elements)
     given = next(x for x in (elements, test_elements) if isinstance(x, Tensor))
     if given._array.dtype.kind == "b":
         raise RuntimeError("Unsupported input type encountered for isin(): Bool")

@@ -31,6 +31,12 @@ def spd(x: np.ndarray) -> np.ndarray:
     return x @ x.swapaxes(-1, -2) + 2 * np.eye(x.shape[-1])
 
 
+def _squared(factor: np.ndarray, upper: bool) -> np.ndarray:
+    """The matrix of which a triangle of `factor` is the Cholesky factor."""
+    lower = np.triu(factor).T if upper else np.tril(factor)
+    return lower @ lower.T
+
+
 # --- volumes ---
 case(
     "conv3d",
@@ -227,6 +233,22 @@ for _ord in ("fro", "nuc", 1, 2):
     )
 case("multi_dot", lambda m, a, b, c: m.linalg.multi_dot([a, b, c]), (2, 3), (3, 4), (4, 1),
      ref=lambda a, b, c: a @ b @ c)  # fmt: skip
+for _upper in (False, True):
+    case(
+        f"cholesky_solve_{_upper}",
+        lambda m, b, f, u=_upper: m.cholesky_solve(b, f.triu() if u else f.tril(), upper=u),
+        (3, 2),
+        (3, 3),
+        ref=lambda b, f, u=_upper: np.linalg.solve(_squared(f, u), b),
+        domain=(1.0, 2.0),
+    )
+    case(
+        f"cholesky_inverse_{_upper}",
+        lambda m, f, u=_upper: m.cholesky_inverse(f.triu() if u else f.tril(), upper=u),
+        (3, 3),
+        ref=lambda f, u=_upper: np.linalg.inv(_squared(f, u)),
+        domain=(1.0, 2.0),
+    )
 # --- transforms ---
 for _norm in ("backward", "ortho", "forward"):
     case(
@@ -266,6 +288,17 @@ for _name, _call, _ref in (
     ("cube", lambda m, z: z**3, lambda z: z**3),
     ("matmul", lambda m, z: z @ z.mH, lambda z: z @ z.conj().T),
     ("index", lambda m, z: z[m.tensor([0, 1, 0])].sum(0), lambda z: z[[0, 1, 0]].sum(0)),
+    ("pow", lambda m, z: z ** (z * 1j), lambda z: z ** (z * 1j)),
+    ("pow_of_a_number", lambda m, z: (1 + 2j) ** z, lambda z: (1 + 2j) ** z),
+    ("pow_of_real", lambda m, z: z.abs() ** z, lambda z: abs(z) ** z),
+    ("real_pow", lambda m, z: z ** z.abs(), lambda z: z ** abs(z)),
+    ("acosh", lambda m, z: m.acosh(-z), lambda z: np.arccosh(-z)),  # left of the imaginary axis
+    ("exp2", lambda m, z: m.exp2(z), lambda z: 2**z),
+    ("sinc", lambda m, z: m.sinc(z), lambda z: np.sin(np.pi * z) / (np.pi * z)),
+    ("lerp", lambda m, z: m.lerp(z, z * z, 0.3), lambda z: z + 0.3 * (z * z - z)),
+    ("addcdiv", lambda m, z: m.addcdiv(z, z * z, z + 1), lambda z: z + z * z / (z + 1)),
+    ("triu", lambda m, z: m.triu(z * z), lambda z: np.triu(z * z)),
+    ("logsumexp", lambda m, z: m.logsumexp(z, 1), lambda z: np.log(np.exp(z).sum(1))),
 ):
     case(
         f"complex_{_name}",

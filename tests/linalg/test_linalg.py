@@ -99,6 +99,29 @@ def test_a_singular_matrix(a):
         assert x.grad[i, j].item() == pytest.approx(slope, abs=1e-6)
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_of_a_cholesky_factor_one_triangle_is_read(upper, rng):
+    factor, b = rng.random((2, 4, 4)) + 1, rng.random((2, 4, 3))
+    lower = np.triu(factor).swapaxes(1, 2) if upper else np.tril(factor)
+    a = lower @ lower.swapaxes(1, 2)
+    x = minigrad.cholesky_solve(minigrad.tensor(b), minigrad.tensor(factor), upper=upper)
+    np.testing.assert_allclose(a @ x.numpy(), b, rtol=1e-8)
+    inverse = minigrad.cholesky_inverse(minigrad.tensor(factor), upper=upper)
+    np.testing.assert_allclose(a @ inverse.numpy(), np.eye(4) + np.zeros((2, 1, 1)), atol=1e-7)
+    with pytest.raises(RuntimeError, match="Expected b and A to have the same dtype"):
+        minigrad.cholesky_solve(minigrad.tensor(b).float(), minigrad.tensor(factor))
+
+
+def test_a_solution_from_a_cholesky_factor_does_not_square_its_condition():
+    """In float32, of a covariance of a Gaussian process, whose condition is about 1e5."""
+    t = np.linspace(0, 1, 60)
+    a = np.exp(-((t[:, None] - t) ** 2) / 0.02) + 1e-4 * np.eye(60)
+    factor = minigrad.tensor(np.linalg.cholesky(a)).float()
+    b = np.sin(6 * t)[:, None]
+    x = minigrad.cholesky_solve(minigrad.tensor(b).float(), factor)
+    assert np.abs(a @ x.numpy() - b).max() < 8e-7  # 1.2e-6 from the product of the factors
+
+
 def test_some_singular_matrices_of_many(torch):
     found = []
     for m in (minigrad, torch):

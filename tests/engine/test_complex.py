@@ -1,0 +1,68 @@
+"""Complex numbers where the table of operations has none: dtypes, and what has no order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minigrad as m
+
+Z = np.array([[1 + 2j, 0.5 - 1j], [-2 + 0.1j, 3j]])
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_powers_in_double_precision(kind):
+    z = m.tensor(Z.astype(kind))
+    for power in (m.float_power(z, 2 - 1j), z.float_power(m.tensor(2 - 1j)), z ** (2 - 1j)):
+        np.testing.assert_allclose(power.numpy(), Z ** (2 - 1j), rtol=1e-5)
+    assert m.float_power(z, 2).dtype == m.float_power(2, z).dtype == m.complex128
+    assert m.float_power(m.ones(2), 1j).dtype == m.complex128
+
+
+def test_ldexp_of_a_complex_exponent():
+    x = np.array([[1.5, -2.0], [0.5, 3.0]])
+    found = m.ldexp(m.tensor(x), m.tensor(Z))
+    np.testing.assert_allclose(found.numpy(), x * 2**Z, rtol=1e-6)
+
+
+def test_logsumexp_is_shifted_by_the_largest_real_part():
+    z = Z + np.array([[800.0], [0.0]])
+    expected = np.log(np.exp(Z).sum(1)) + np.array([800, 0])
+    np.testing.assert_allclose(m.logsumexp(m.tensor(z), 1).numpy(), expected, rtol=1e-12)
+
+
+UNORDERED = {
+    "sort": lambda z: z.sort(),
+    "argsort": lambda z: z.argsort(),
+    "msort": lambda z: z.msort(),
+    "topk": lambda z: z.topk(1),
+    "kthvalue": lambda z: z.kthvalue(1),
+    "median": lambda z: z.median(),
+    "nanmedian": lambda z: z.nanmedian(),
+    "mode": lambda z: z.mode(),
+    "unique": lambda z: z.unique(),
+    "searchsorted": lambda z: m.searchsorted(z, z),
+    "bucketize": lambda z: m.bucketize(z, m.tensor([1.0])),
+    "isin": lambda z: m.isin(z, z),
+    "nansum": lambda z: z.nansum(),
+    "heaviside": lambda z: m.heaviside(m.ones(2, 2), z),
+    "isposinf": lambda z: z.isposinf(),
+    "isneginf": lambda z: z.isneginf(),
+    "deg2rad": lambda z: z.deg2rad(),
+    "rad2deg": lambda z: z.rad2deg(),
+    "max": lambda z: z.max(),
+    "lt": lambda z: z < 1,
+}
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+def test_complex_numbers_have_no_order(name):
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexDouble'"):
+        UNORDERED[name](m.tensor(Z))
+
+
+def test_a_number_before_a_real_tensor():
+    x = np.array([1.5, -2.0, 0.3])
+    for power in (1j, 2.0 - 1j):
+        np.testing.assert_allclose((power ** m.tensor(x)).numpy(), (power + 0j) ** x, rtol=1e-12)
+    assert (1j == m.tensor([0.0, 1.0])).tolist() == [False, False]
