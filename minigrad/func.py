@@ -154,11 +154,17 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         return result if len(primals) > 1 else (result[0],)
 
     result = _own(outputs, places), pullback
-    return (*result, found[1]) if has_aux else result
+    return (*result, _own(found[1], places)) if has_aux else result
 
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
     """(func(*primals), the Jacobian times the tangents); by differentiating twice."""
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple):
+            raise RuntimeError(
+                f"jvp(f, primals, tangents): Expected {name} to be a tuple, got "
+                f"{type(given).__name__}; write `({name},)` for one tensor"
+            )
     with enable_grad():
         given, _, places = _chosen(tuple(primals), tuple(range(len(primals))))
         found = func(*given)
@@ -169,7 +175,7 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = Fals
         products = _gradients(slopes, dummies, tree_leaves(tuple(tangents)))
     result = (outputs, _like(outputs, products))
     result = _own(result, places + dummies)
-    return (*result, found[1]) if has_aux else result
+    return (*result, _own(found[1], places)) if has_aux else result
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
@@ -261,25 +267,49 @@ def vmap(
         dims = tree_leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
                               (in_dims,) * len(args), args))  # fmt: skip
         flat = tree_leaves(args)
-        sizes = {x.shape[d] for x, d in zip(flat, dims, strict=True) if d is not None}
+        sizes = {_length(x, d) for x, d in zip(flat, dims, strict=True) if d is not None}
         if len(sizes) != 1:
             raise ValueError(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got "
                 f"sizes {sorted(sizes)} for the mapped dimension"
             )
         results, before = [], minigrad.get_rng_state()
-        for i in range(sizes.pop()):
+        count = sizes.pop()
+        if not count:  # what it returns for zeros has the shape that the results would have
+            parts = [x if d is None else _zeros(x, d) for x, d in zip(flat, dims, strict=True)]
+            results = [func(*_like(args, parts), **kwargs)]
+        for i in range(count):
             parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
             if randomness == "same":
                 minigrad.set_rng_state(before)
             results.append(func(*_like(args, parts), **kwargs))
             if randomness == "error" and not minigrad.equal(minigrad.get_rng_state(), before):
                 raise RuntimeError(_DRAWN)
-        if not results:
-            raise RuntimeError("vmap: the mapped dimension has length 0: no result to stack")
-        return _stacked(results, out_dims)
+        return _stacked(results, out_dims, count)
 
     return wrapper
+
+
+def _zeros(x: Tensor, dim: int) -> Tensor:
+    """Zeros of the shape of x without a dimension."""
+    shape = list(x.shape)
+    del shape[dim]
+    return x.new_zeros(shape)
+
+
+def _length(x: Any, dim: int) -> int:
+    """The length of a mapped dimension of an argument."""
+    if not isinstance(x, Tensor):
+        raise ValueError(
+            f"vmap: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
+            "vmap over non-Tensor arguments, please use None as the respective in_dim"
+        )
+    if not -x.ndim <= dim < x.ndim:
+        raise ValueError(
+            f"vmap: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
+            f"{x.ndim}, so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
+        )
+    return x.shape[dim]
 
 
 def _spread(dims: Any, args: Any) -> Any:
@@ -294,17 +324,19 @@ def _spread(dims: Any, args: Any) -> Any:
                 "inputs"
             )
         return [_spread(d, a) for d, a in zip(each, args, strict=True)]
-    return dims if isinstance(args, Tensor) else None
+    return dims
 
 
-def _stacked(results: list, out_dims: Any) -> Any:
+def _stacked(results: list, out_dims: Any, length: int) -> Any:
     for leaf in tree_leaves(results[0]):
         if not isinstance(leaf, Tensor):
             raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}")
     columns = zip(*[tree_leaves(r) for r in results], strict=True)
     count = len(tree_leaves(results[0]))
     dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count
-    stacked = [minigrad.stack(list(c), d) for c, d in zip(columns, dims, strict=True)]
+    stacked = [
+        minigrad.stack(list(c), d).narrow(d, 0, length) for c, d in zip(columns, dims, strict=True)
+    ]
     return _like(results[0], stacked)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.autograd.engine import as_tuple, grad
 from minigrad.autograd.mode import enable_grad
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, functions, wrap
 
 
 class GradcheckError(RuntimeError):
@@ -88,10 +88,14 @@ def _check(func: Callable, inputs: tuple, checks: _Checks) -> None:
     if not chosen:
         raise ValueError(
             "gradcheck expects at least one input tensor to require gradient, "
-            "but none of the them have requires_grad=True."
+            "but none of them have requires_grad=True."
         )
+    func, inputs = _of_parts(func, inputs)
     sources = [inputs[i] for i in chosen]
-    outputs = _differentiable(func(*inputs))
+    result = func(*inputs)
+    outputs = _differentiable(result)
+    if not outputs:
+        _check_constant(func, inputs, chosen, result, checks.eps)
     if checks.fast_mode:
         _check_directions(func, inputs, chosen, outputs, checks)
         return
@@ -107,6 +111,51 @@ def _check(func: Callable, inputs: tuple, checks: _Checks) -> None:
     if checks.check_forward_ad:
         for o, jacobians in enumerate(_forward(sources, outputs)):
             _compare(f"output {o}, forward,", jacobians, numerical[o], chosen, checks)
+
+
+def _of_parts(func: Callable, inputs: tuple) -> tuple[Callable, tuple]:
+    """The function of the real and imaginary parts of complex inputs, with those of its outputs."""
+    places = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.is_complex()]
+
+    def of_parts(*parts: Any) -> tuple:
+        given = [functions.view_as_complex(p) if i in places else p for i, p in enumerate(parts)]
+        return tuple([
+            functions.view_as_real(y) if isinstance(y, Tensor) and y.is_complex() else y
+            for y in as_tuple(func(*given))
+        ])  # fmt: skip
+
+    parts = list(inputs)
+    for i in places:
+        parts[i] = functions.view_as_real(inputs[i].detach()).clone()
+        parts[i].requires_grad_(inputs[i].requires_grad)
+    return of_parts, tuple(parts)
+
+
+def _check_constant(
+    func: Callable, inputs: tuple, chosen: list[int], result: Any, eps: float
+) -> None:
+    """GradcheckError where results without a graph depend on an input after all."""
+
+    def values() -> list[np.ndarray]:
+        return [t.detach().numpy().copy() for t in as_tuple(func(*inputs)) if _is_floating(t)]
+
+    if not any(map(_is_floating, as_tuple(result))):
+        return
+    for i in chosen:
+        array = inputs[i]._array
+        for position in np.ndindex(array.shape):
+            original = array[position].copy()
+            array[position] = original + eps
+            above = values()
+            array[position] = original - eps
+            below = values()
+            array[position] = original
+            if any((high != low).any() for high, low in zip(above, below, strict=True)):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _compare(

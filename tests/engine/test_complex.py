@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as m
+from minigrad.autograd.check import GradcheckError
 
 Z = np.array([[1 + 2j, 0.5 - 1j], [-2 + 0.1j, 3j]])
 
@@ -66,3 +67,33 @@ def test_a_number_before_a_real_tensor():
     for power in (1j, 2.0 - 1j):
         np.testing.assert_allclose((power ** m.tensor(x)).numpy(), (power + 0j) ** x, rtol=1e-12)
     assert (1j == m.tensor([0.0, 1.0])).tolist() == [False, False]
+
+
+class Conjugated(m.autograd.Function):
+    """z * z with the gradient of a function that is not holomorphic."""
+
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z * z
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2 * ctx.saved_tensors[0]
+
+
+def test_gradcheck_compares_both_parts():
+    z = m.tensor(Z, requires_grad=True)
+    assert m.autograd.gradcheck(lambda z: z * z.conj().exp() + z.abs(), z)
+    assert m.autograd.gradcheck(lambda z, x: z * x, (z, m.ones(2, dtype=m.double)))
+    assert m.autograd.gradgradcheck(lambda z: z * z * z.conj(), z)
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        m.autograd.gradcheck(Conjugated.apply, z)
+
+
+def test_gradcheck_of_results_without_a_graph():
+    x = m.tensor([1.0, 2.0], dtype=m.double, requires_grad=True)
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        m.autograd.gradcheck(lambda x: x.detach() * 2, x)
+    assert m.autograd.gradcheck(lambda x: m.ones(2, dtype=m.double), x)
+    assert m.autograd.gradcheck(lambda x: x.argmax(), x)

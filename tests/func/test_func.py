@@ -172,3 +172,25 @@ def _random_in_vmap(t):
 
 def test_randomness_in_vmap_as_torch(torch):
     assert _random_in_vmap(minigrad) == _random_in_vmap(torch)
+
+
+def test_what_func_returns_beside_its_value_has_no_graph(x):
+    x = x.detach()
+
+    def double(a):
+        return a * 2, a * 3
+
+    assert not func.vjp(double, x, has_aux=True)[2].requires_grad
+    assert not func.jvp(double, (x,), (x,), has_aux=True)[2].requires_grad
+    with pytest.raises(RuntimeError, match="Expected primals to be a tuple, got Tensor"):
+        func.jvp(lambda a: a, x, (x,))
+
+
+def test_vmap_of_no_elements_and_of_what_has_no_such_dimension():
+    double = func.vmap(lambda a: a * 2, in_dims=1, out_dims=1)
+    assert double(minigrad.ones(3, 0)).shape == (3, 0)
+    with pytest.raises(ValueError, match="in_dim=1 for some input, but that input is a Tensor of"):
+        double(minigrad.ones(3))
+    with pytest.raises(ValueError, match="non-Tensor arguments, please use None as the"):
+        func.vmap(lambda a, b: a * b)(minigrad.ones(3), 2)
+    assert func.vmap(lambda a, b: a * b, in_dims=(0, None))(minigrad.ones(3), 2).tolist() == [2] * 3
