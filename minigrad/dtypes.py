@@ -214,7 +214,10 @@ def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtyp
     return result
 
 
-_C_NAMES = {"int32": "int", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float"}
+_C_NAMES = {
+    "int32": "int", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
 
 
 @cache

@@ -551,7 +551,8 @@ class Tensor(Methods):
     def _scalar(self) -> float | int | bool:
         if self._array.size != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
-        return self.item()
+        value = self.item()
+        return dtypes.fitting(value, np.dtype(float)) if type(value) is complex else value
 
     def __float__(self) -> float:
         return float(self._scalar())

@@ -197,7 +197,7 @@ def _record(
             output = alias(output)
         frozen = any(outputs[i] is t for t in ctx._non_differentiable)
         linked.append(
-            output if frozen or not output.is_floating_point() else attach(output, node, i)
+            output if frozen or output._array.dtype.kind in "biu" else attach(output, node, i)
         )
     saved = ctx._to_save
     given = {id(a) for a in args}

@@ -342,8 +342,16 @@ def _transposed(self: Tensor) -> Tensor:
     return conj(self.t())
 
 
-for _name, _part in {"real": real, "imag": imag, "mH": adjoint, "H": _transposed}.items():
-    setattr(Tensor, _name, property(_part))
+def _set_real(self: Tensor, value: Any) -> None:
+    real(self).copy_(value)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    imag(self).copy_(value)
+
+
+Tensor.real, Tensor.imag = property(real, _set_real), property(imag, _set_imag)
+Tensor.mH, Tensor.H = property(adjoint), property(_transposed)
 
 
 @export(function=False)

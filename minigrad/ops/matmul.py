@@ -184,8 +184,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: expected input (..., in_features) and weight (out_features, in_features), "
             f"got {list(shape)} and {list(weight.shape)}"
         )
-    if bias is not None and len(shape) > 1:
+    if bias is not None and len(shape) > 1 and input._array.dtype.kind != "c":
         return Linear.apply(input, weight, bias)
+    if input._array.dtype.kind == "c":
+        out = matmul(input, weight.t())
+        return out if bias is None else out + bias
     flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
     out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
     return out if len(shape) == 2 else out.reshape(*shape[:-1], weight._array.shape[0])

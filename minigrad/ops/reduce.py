@@ -54,8 +54,9 @@ class Reduce(Op):
         if x.dtype.kind == "c":
             if cls.key not in ("sum", "mean"):
                 raise dtypes.refused(cls.key, x.dtype)
-            function = getattr(array_module(x), cls.key)
-            return array_module(x).asarray(function(x, axis=axes, keepdims=keepdim))
+            xp, wanted = array_module(x), x.dtype if dtype is None else dtype
+            x = (x if wanted.kind == "c" else x.real).astype(wanted, copy=False)
+            return xp.asarray(getattr(xp, cls.key)(x, axis=axes, keepdims=keepdim))
         return dispatch.active.reduce(cls.key, x, axes, keepdim, dtype)
 
     @classmethod
@@ -345,8 +346,9 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     axes = None if dim is None else axes_of(dim, x._array.ndim)
-    if x._array.dtype.kind == "b":
-        raise RuntimeError(f"{name}(): does not support bool input")
+    if x._array.dtype.kind in "bc":
+        kind = "bool" if x._array.dtype.kind == "b" else "complex"
+        raise RuntimeError(f"{name}(): does not support {kind} input")
     _check_not_empty(name, x, None if axes is None else axes[0])
     return reduce(name, x, axes, keepdim)
 

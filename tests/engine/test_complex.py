@@ -97,3 +97,38 @@ def test_gradcheck_of_results_without_a_graph():
         m.autograd.gradcheck(lambda x: x.detach() * 2, x)
     assert m.autograd.gradcheck(lambda x: m.ones(2, dtype=m.double), x)
     assert m.autograd.gradcheck(lambda x: x.argmax(), x)
+
+
+def test_parts_are_assigned():
+    z = m.tensor(Z)
+    z.real, z.imag = m.ones(2, 2, dtype=m.double), m.tensor(2.0)
+    assert z.tolist() == [[1 + 2j] * 2] * 2
+    with pytest.raises(RuntimeError, match="imag is not implemented"):
+        m.ones(2).imag = m.ones(2)
+
+
+def test_python_numbers_of_complex_ones():
+    assert float(m.tensor(2 + 0j)) == int(m.tensor(2 + 0j)) == 2
+    for function in (float, int):
+        with pytest.raises(RuntimeError, match="cannot be converted to type double"):
+            function(m.tensor(2 + 1j))
+
+
+def test_sums_have_the_dtype_that_is_asked_for():
+    z = m.tensor(Z.astype(np.complex64))
+    assert z.sum(dtype=m.complex128).dtype == m.complex128
+    assert z.sum(0, dtype=m.float32).tolist() == z.real.sum(0).tolist()
+    with pytest.raises(RuntimeError, match=r"argmax\(\): does not support complex input"):
+        z.argmax()
+
+
+def test_layers_of_complex_numbers(rng):
+    layer = m.nn.Linear(2, 3).to(m.complex64)
+    z = m.tensor(Z.astype(np.complex64))
+    weight, bias = (p.detach().numpy() for p in layer.parameters())
+    for x in (z, z[0], m.stack([z, z])):
+        expected = x.numpy() @ weight.T + bias
+        np.testing.assert_allclose(layer(x).detach().numpy(), expected, rtol=1e-5)
+        assert m.nn.functional.linear(x, layer.weight).shape == expected.shape
+    layer(z).abs().sum().backward()
+    assert layer.weight.grad.dtype == layer.bias.grad.dtype == m.complex64
