@@ -159,11 +159,11 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
     """(func(*primals), the Jacobian times the tangents); by differentiating twice."""
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple):
+    for name, value in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(value, tuple):
             raise RuntimeError(
                 f"jvp(f, primals, tangents): Expected {name} to be a tuple, got "
-                f"{type(given).__name__}; write `({name},)` for one tensor"
+                f"{type(value).__name__}; write `({name},)` for one tensor"
             )
     with enable_grad():
         given, _, places = _chosen(tuple(primals), tuple(range(len(primals))))

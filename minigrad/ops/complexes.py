@@ -350,8 +350,11 @@ def _set_imag(self: Tensor, value: Any) -> None:
     imag(self).copy_(value)
 
 
-Tensor.real, Tensor.imag = property(real, _set_real), property(imag, _set_imag)
-Tensor.mH, Tensor.H = property(adjoint), property(_transposed)
+for _name, _part in {
+    "real": property(real, _set_real), "imag": property(imag, _set_imag),
+    "mH": property(adjoint), "H": property(_transposed),
+}.items():  # fmt: skip
+    setattr(Tensor, _name, _part)
 
 
 @export(function=False)

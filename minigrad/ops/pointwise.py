@@ -538,7 +538,7 @@ def rounded_once(function: Callable, input: Tensor, *args: Any) -> Tensor:
 COMPARED = frozenset("eq ne lt le gt ge remainder fmod".split())
 
 
-def beside(array: Any, value: Number) -> Number:
+def beside(array: Any, value: Any) -> Any:
     """A number as what is `COMPARED` takes it beside an array."""
     if array.dtype.itemsize != 2 or type(value) not in (int, float) or not is_narrow(array):
         return value
