@@ -266,7 +266,8 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 class finfo:
-    """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+    """Limits of a floating dtype, or of a complex one's parts: bits, eps, max, min, tiny,
+    smallest_normal, resolution."""
 
     eps: float
     max: float
@@ -277,7 +278,7 @@ class finfo:
 
     def __init__(self, type: dtype | None = None) -> None:
         type = type or get_default_dtype()
-        if not type.is_floating_point:
+        if not (type.is_floating_point or type.is_complex):
             raise TypeError(f"minigrad.finfo() requires a floating point input type, got {type}")
         if type is bfloat16:
             import ml_dtypes
@@ -286,7 +287,7 @@ class finfo:
         else:
             info = np.finfo(type.numpy)
         self.bits = info.bits
-        self.dtype = type.name
+        self.dtype = info.dtype.name
         for name in ("eps", "max", "min", "tiny", "smallest_normal"):
             setattr(self, name, float(getattr(info, name)))
         self.resolution = float(f"1e-{info.precision}")
@@ -301,7 +302,7 @@ class iinfo:
     """Limits of an integer dtype: bits, max, min."""
 
     def __init__(self, type: dtype) -> None:
-        if type.is_floating_point or type is bool_:
+        if type.is_floating_point or type.is_complex or type is bool_:
             raise TypeError(f"minigrad.iinfo() requires an integer input type, got {type}")
         info = np.iinfo(type.numpy)
         self.bits, self.min, self.max = info.bits, int(info.min), int(info.max)

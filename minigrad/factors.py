@@ -45,7 +45,7 @@ def ormqr(
 ) -> Tensor:
     """Q @ other, or other @ Q with left=False, for the square Q of Householder vectors (as `geqrf`
     gives them); transpose: with Q^T."""
-    matrices("ormqr", input)
+    matrices("ormqr", input, real=True)
     m, k = input.shape[-2:]
     if k > m or tau.shape[-1] > k:
         raise RuntimeError(

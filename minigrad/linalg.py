@@ -1,8 +1,7 @@
-"""Linear algebra with torch.linalg's names, for matrices (..., m, n) of float32 or float64.
+"""Linear algebra with torch.linalg's names, for matrices (..., m, n), real or complex.
 
-Computed by NumPy's routines, or CuPy's on a GPU; products run on minigrad's kernels. Gradients
-exist of every order unless a function says otherwise. Complex matrices have products, norms and
-transposes only.
+Computed by NumPy's routines, or CuPy's on a GPU; products of real matrices run on minigrad's
+kernels. Gradients exist of every order unless a function says otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
 from minigrad.ops.linalg import (
+    Eig,
     Eigenvalues,
     Eigh,
     LinAlgError,
@@ -29,12 +29,13 @@ from minigrad.ops.linalg import (
     cholesky,
     det,
     householder_product,
+    leading_minor,
     matrices,
     matrix_exp,
     matrix_power,
-    multi_dot,
     solve,
     solve_triangular,
+    zero_pivot,
 )
 from minigrad.ops.linalg import _LinAlgError as _LinAlgError  # a pickled error names it
 from minigrad.ops.linalg import inverse as inv
@@ -64,13 +65,14 @@ SOLVE_EX = return_type("linalg_solve_ex", "result", "info")
 LDL_FACTOR = return_type("linalg_ldl_factor", "LD", "pivots")
 LDL_FACTOR_EX = return_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
-matmul = products.matmul
+matmul, multi_dot = products.matmul, products.multi_dot
 
 
 def _of_each(
-    function: Callable[[Tensor], Tensor], A: Tensor, check_errors: bool
+    function: Callable[[Tensor], Tensor], A: Tensor, check_errors: bool, place: Callable
 ) -> tuple[Tensor, Tensor]:
-    """A function of matrices, NaN for those that raise LinAlgError, and whether each is NaN."""
+    """(a function of matrices, NaN for those that raise LinAlgError; `place` of those matrices as
+    NumPy arrays, where they fail, and 0 for all others)."""
     try:
         found = function(A)
     except LinAlgError:
@@ -81,19 +83,26 @@ def _of_each(
             found = minigrad.full_like(A, math.nan)
         else:
             halves = (flat[: many // 2], flat[many // 2 :])
-            found = minigrad.cat([_of_each(function, half, False)[0] for half in halves])
+            found = minigrad.cat([_of_each(function, half, False, place)[0] for half in halves])
             found = found.reshape(A.shape)
-    return found, found.detach().diagonal(0, -2, -1).isnan().any(-1).int()
+    failed = found.detach().diagonal(0, -2, -1).isnan().any(-1)
+    info = failed.int()
+    for i in failed.reshape(-1).nonzero().reshape(-1).tolist():
+        one = A.detach().reshape(-1, *A.shape[-2:])[i].cpu().numpy()
+        info.reshape(-1)[i] = place(one) or 1
+    return found, info
 
 
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """(factor, info): info is 0, or 1 for a matrix that has no factor (it gives NaN)."""
-    return CHOLESKY_EX(*_of_each(lambda a: cholesky(a, upper), A, check_errors))
+    """(factor, info): info is 0, or the order of the first leading minor that is not positive for
+    a matrix that has no factor (it gives NaN)."""
+    return CHOLESKY_EX(*_of_each(lambda a: cholesky(a, upper), A, check_errors, leading_minor))
 
 
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
-    """(inverse, info): info is 0, or 1 for a matrix that is singular (it gives NaN)."""
-    return INV_EX(*_of_each(inv, A, check_errors))
+    """(inverse, info): info is 0, or for a singular matrix (it gives NaN) the place of the first
+    zero on the diagonal of U of its LU factors, from 1."""
+    return INV_EX(*_of_each(inv, A, check_errors, zero_pivot))
 
 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
@@ -103,8 +112,8 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
-    """(eigenvalues ascending, eigenvectors as columns) of symmetric matrices, of which only one
-    triangle is read."""
+    """(eigenvalues ascending, eigenvectors as columns) of symmetric or Hermitian matrices, of which
+    only one triangle is read."""
     matrices("linalg.eigh", A, square=True)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -112,7 +121,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending."""
+    """The eigenvalues of symmetric or Hermitian matrices, ascending."""
     matrices("linalg.eigvalsh", A, square=True)
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -120,19 +129,14 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 
 
 def eig(A: Tensor) -> Any:
-    """(eigenvalues, eigenvectors as columns), complex; no gradient."""
+    """(eigenvalues, eigenvectors of length 1 as columns), complex. A gradient exists for what does
+    not depend on the vectors' phases, of matrices whose eigenvalues differ."""
     matrices("linalg.eig", A, square=True)
-    if A.requires_grad and minigrad.is_grad_enabled():
-        raise NotImplementedError(
-            "linalg.eig: minigrad has no gradient of it; use A.detach(), or eigh for symmetric A"
-        )
-    xp = array_module(A._array)
-    target = np.complex64 if A._array.dtype == np.float32 else np.complex128
-    return EIG(*(wrap(part.astype(target)) for part in xp.linalg.eig(A._array)))
+    return EIG(*Eig.apply(A))
 
 
 def eigvals(A: Tensor) -> Tensor:
-    """The eigenvalues, complex; no gradient."""
+    """The eigenvalues, complex."""
     return eig(A).eigenvalues
 
 
@@ -151,7 +155,7 @@ def pinv(
     """The pseudoinverse; singular values up to rtol times the largest count as zero."""
     matrices("linalg.pinv", A)
     if not A.numel():
-        return A.mT.clone()
+        return A.mH.clone()
     relative = _rtol(A, atol, rtol if rcond is None else rcond)
     if hermitian:
         values, vectors = eigh(A)
@@ -159,7 +163,7 @@ def pinv(
         limit = size.amax(-1, keepdim=True) * relative
         kept = size > (limit if atol is None else limit.clamp(min=float(atol)))
         inverses = minigrad.where(kept, 1 / minigrad.where(kept, values, 1.0), 0.0)
-        return (vectors * inverses.unsqueeze(-2)) @ vectors.mT
+        return (vectors * inverses.unsqueeze(-2)) @ vectors.mH
     if atol is not None:
         largest = float(svdvals(A.detach()).max())
         relative = max(relative, float(atol) / largest if largest else 0.0)
@@ -202,7 +206,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     driver = driver or "gelsy"
     residuals = x.reshape(-1)[:0]
     if m > n and driver != "gelsy" and bool((rank == n).all()):
-        residuals = ((A @ x - right) ** 2).sum(-2)
+        residuals = ((A @ x - right).abs() ** 2).sum(-2)
     return LSTSQ(
         x.squeeze(-1) if vector else x,
         residuals,
@@ -317,7 +321,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     """(L and D of A = L D L^T in one matrix, LAPACK's pivots, info) of symmetric matrices, of which
     the lower triangle is read; D has blocks of 1 or 2 rows. info is the place of the first zero of
     D, from 1, or 0. No gradient."""
-    matrices("linalg.ldl_factor_ex", A, square=True)
+    matrices("linalg.ldl_factor_ex", A, square=True, real=True)
     if A.requires_grad and minigrad.is_grad_enabled():
         raise NotImplementedError("linalg.ldl_factor_ex: there is no gradient of it; use detach()")
     factor, n = _lapack("sytrf", A), A.shape[-1]
@@ -340,7 +344,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
 
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X of A X = B, for matrices B, from what `ldl_factor` gives of A; no gradient."""
-    matrices("linalg.ldl_solve", LD, square=True)
+    matrices("linalg.ldl_solve", LD, square=True, real=True)
     matrices("linalg.ldl_solve", B)
     if B.shape[-2] != LD.shape[-1]:
         raise RuntimeError(
@@ -390,7 +394,7 @@ def lu_solve(
     n = LU.shape[-1]
     eye = minigrad.eye(n, dtype=LU.dtype, device=LU.device)
     a = _permutation(pivots, n, LU) @ (LU.tril(-1) + eye) @ LU.triu()
-    return solve(a.mT if adjoint else a, B, left=left)
+    return solve(a.mH if adjoint else a, B, left=left)
 
 
 def vector_norm(

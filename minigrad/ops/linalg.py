@@ -8,7 +8,6 @@ differentiation" (2008), and Townsend, "Differentiating the singular value decom
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,14 @@ class _LinAlgError(RuntimeError):  # torch's name of the class, which tracebacks
 LinAlgError = _LinAlgError
 
 
-def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False) -> None:
-    """Errors unless x holds matrices, of float32 or float64, square ones if asked for."""
+_DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
+
+
+def matrices(
+    name: str, x: Tensor, square: bool = False, any_dtype: bool = False, real: bool = False
+) -> None:
+    """Errors unless x holds matrices, of single or double precision, square or real ones if asked
+    for."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' must be Tensor, not {type(x).__name__}")
     if x._array.ndim < 2:
@@ -45,11 +50,12 @@ def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False
             f"{name}: A must be batches of square matrices, but they are "
             f"{x._array.shape[-2]} by {x._array.shape[-1]} matrices"
         )
-    if x._array.dtype not in (np.float32, np.float64) and not any_dtype:
+    if x._array.dtype not in _DTYPES[: 2 if real else 4] and not any_dtype:
         narrow = "Low precision dtypes not supported"
-        wanted = narrow if is_narrow(x._array) else "Expected a floating point tensor as input"
+        kinds = "floating point" if real else "floating point or complex"
+        wanted = narrow if is_narrow(x._array) else f"Expected a {kinds} tensor as input"
         legacy = x.dtype.legacy_name.removesuffix("Tensor")
-        raise NotImplementedError(f"{name}: {wanted} (float32 or float64). Got {legacy}")
+        raise NotImplementedError(f"{name}: {wanted} (of 32 or 64 bits a part). Got {legacy}")
 
 
 def _solved(name: str, call: Any, *arrays: Any, why: Any = None) -> Any:
@@ -68,29 +74,44 @@ def _solved(name: str, call: Any, *arrays: Any, why: Any = None) -> Any:
         raise LinAlgError(f"{name}: {error}") from None
 
 
-def _why_singular(a: np.ndarray) -> str | None:
+def zero_pivot(a: np.ndarray) -> int:
+    """The place of the first zero on the diagonal of U of A = P L U, from 1; 0 without one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the matrix is singular
         upper = scipy_module(a, "linalg").lu_factor(a)[0]
     zeros = np.flatnonzero(upper.diagonal() == 0)
-    if not zeros.size:
+    return int(zeros[0]) + 1 if zeros.size else 0
+
+
+def leading_minor(a: np.ndarray) -> int:
+    """The order of the first leading minor that is not positive-definite; 0 without one."""
+    for order in range(1, len(a) + 1):
+        try:
+            if not np.isfinite(np.linalg.cholesky(a[:order, :order])).all():
+                return order
+        except np.linalg.LinAlgError:
+            return order
+    return 0
+
+
+def _why_singular(a: np.ndarray) -> str | None:
+    place = zero_pivot(a)
+    if not place:
         return None
     return (
-        f"The diagonal element {zeros[0] + 1} is zero, the inversion could not be completed "
-        "because the input matrix is singular."
+        f"The diagonal element {place} is zero, the inversion could not be completed because the "
+        "input matrix is singular."
     )
 
 
 def _why_not_positive(a: np.ndarray) -> str | None:
-    for order in range(1, len(a) + 1):
-        try:
-            np.linalg.cholesky(a[:order, :order])
-        except np.linalg.LinAlgError:
-            return (
-                "The factorization could not be completed because the input is not "
-                f"positive-definite (the leading minor of order {order} is not positive-definite)."
-            )
-    return None
+    order = leading_minor(a)
+    if not order:
+        return None
+    return (
+        "The factorization could not be completed because the input is not positive-definite (the "
+        f"leading minor of order {order} is not positive-definite)."
+    )
 
 
 def _why_unsolved(a: np.ndarray) -> str | None:
@@ -112,7 +133,7 @@ class Inverse(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         (y,) = ctx.tensors()
-        return (-(y.mT @ g @ y.mT),)
+        return (-(y.mH @ g @ y.mH),)
 
 
 class Solve(Op):
@@ -129,25 +150,29 @@ class Solve(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, x = ctx.tensors()
-        gb = Solve.apply(a.mT, g)
-        return -(gb @ x.mT) if ctx.needs[0] else None, gb if ctx.needs[1] else None
+        gb = Solve.apply(a.mH, g)
+        return -(gb @ x.mH) if ctx.needs[0] else None, gb if ctx.needs[1] else None
 
 
 class SignLogAbsDet(Function):
-    """(the sign of det A, which has no gradient, log |det A|)."""
+    """(det A / |det A|, which has no gradient where it is real, log |det A|)."""
 
     grad_name = "LinalgSlogdetBackward0"
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
         xp, array = array_module(a._array), a._array
-        ctx.save_for_backward(a)
-        return tuple([wrap(xp.asarray(part, array.dtype)) for part in xp.linalg.slogdet(array)])
+        sign, size = xp.linalg.slogdet(array)
+        found = wrap(xp.asarray(sign, array.dtype)), wrap(xp.asarray(size, array.real.dtype))
+        ctx.save_for_backward(a, found[0])
+        return found
 
     @staticmethod
     def backward(ctx: Any, g_sign: Tensor, g: Tensor) -> Tensor:
-        (a,) = ctx.saved_tensors
-        return Inverse.apply(a).mT * g[..., None, None]
+        a, sign = ctx.saved_tensors
+        if a.is_complex():
+            g = functions.complex(g, -functions.imag(functions.conj(g_sign) * sign))
+        return Inverse.apply(a).mH * g[..., None, None]
 
 
 class Det(Op):
@@ -166,21 +191,21 @@ class Det(Op):
         a, y = ctx.tensors()
         if bool((y == 0).any()):
             return (_cofactors(a.detach()) * g[..., None, None],)
-        return (Inverse.apply(a).mT * (g * y)[..., None, None],)
+        return (Inverse.apply(a).mH * (g * functions.conj(y))[..., None, None],)
 
 
 def _cofactors(a: Tensor) -> Tensor:
-    """The derivatives of determinants, also of singular matrices, by the SVD."""
+    """The conjugates of the derivatives of determinants, also of singular matrices, by the SVD."""
     xp = array_module(a._array)
     u, s, vh = xp.linalg.svd(a._array)
     n = s.shape[-1]
     kept = xp.where(xp.eye(n, dtype=bool), 1, s[..., None, :])
-    sign = xp.linalg.det(u) * xp.linalg.det(vh)
+    sign = xp.conj(xp.linalg.det(u) * xp.linalg.det(vh))
     return wrap((u * (kept.prod(-1) * sign[..., None])[..., None, :]) @ vh)
 
 
 class Cholesky(Op):
-    """L of A = L L^T."""
+    """L of A = L L^H."""
 
     saves = ()
     saves_outputs = (0,)
@@ -189,7 +214,7 @@ class Cholesky(Op):
     @staticmethod
     def forward(a: Any) -> Any:
         xp = array_module(a)
-        lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2)
+        lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2).conj()
         factor = _solved("linalg.cholesky", xp.linalg.cholesky, lower, why=_why_not_positive)
         if xp is np and np.isnan(factor).any():  # LAPACK goes on with NaN
             raise LinAlgError("linalg.cholesky: the input has NaN, so it is not positive-definite")
@@ -198,10 +223,14 @@ class Cholesky(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         (lower,) = ctx.tensors()
-        phi = (lower.mT @ g).tril()
-        phi = phi + phi.tril(-1).mT  # both triangles: the result is symmetric
-        inner = Solve.apply(lower.mT, phi)
-        return (Solve.apply(lower.mT, inner.mT).mT * 0.5,)
+        inner = Solve.apply(lower.mH, _hermitian(lower.mH @ g))
+        return (Solve.apply(lower.mH, inner.mH).mH * 0.5,)
+
+
+def _hermitian(m: Tensor) -> Tensor:
+    """The matrix that is equal to its conjugate transpose and has the lower triangle of m."""
+    below = m.tril(-1)
+    return below + below.mH + functions.diag_embed(functions.real(m.diagonal(0, -2, -1)))
 
 
 class Pinv(Op):
@@ -217,7 +246,7 @@ class Pinv(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, rtol: float) -> tuple:
         a, p = ctx.tensors()
-        gt, pt = g.mT, p.mT
+        gt, pt = g.mH, p.mH
         rest = gt @ p @ pt - a @ (p @ gt @ p @ pt)
         rest = rest + pt @ p @ gt - (pt @ p @ gt @ p) @ a
         return (rest - pt @ g @ pt,)
@@ -241,13 +270,13 @@ class MatrixExp(Op):
     def vjp(ctx: Any, g: Tensor) -> tuple:
         (a,) = ctx.tensors()
         n = a._array.shape[-1]
-        top = functions.cat([a.mT, g], -1)
-        below = functions.cat([functions.zeros_like(a), a.mT], -1)
+        top = functions.cat([a.mH, g], -1)
+        below = functions.cat([functions.zeros_like(a), a.mH], -1)
         return (MatrixExp.apply(functions.cat([top, below], -2))[..., :n, n:],)
 
 
 class Eigh(Function):
-    """(eigenvalues ascending, eigenvectors) of symmetric matrices."""
+    """(eigenvalues ascending, eigenvectors) of symmetric or Hermitian matrices."""
 
     grad_name = "LinalgEighBackward0"
 
@@ -262,8 +291,8 @@ class Eigh(Function):
     @staticmethod
     def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> tuple:
         values, v = ctx.saved_tensors
-        inner = v.mT @ g_vectors / _gaps(values)
-        return v @ (inner + functions.diag_embed(g_values)) @ v.mT, None
+        inner = v.mH @ g_vectors / _gaps(values)
+        return v @ (inner + functions.diag_embed(g_values)) @ v.mH, None
 
 
 def _gaps(values: Tensor) -> Tensor:
@@ -274,7 +303,7 @@ def _gaps(values: Tensor) -> Tensor:
 
 
 class Svd(Function):
-    """(U, S, V^T) of A = U diag(S) V^T, without the columns that S has no value for."""
+    """(U, S, V^H) of A = U diag(S) V^H, without the columns that S has no value for."""
 
     grad_name = "LinalgSvdBackward0"
 
@@ -289,19 +318,22 @@ class Svd(Function):
     @staticmethod
     def backward(ctx: Any, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
         u, s, vh = ctx.saved_tensors
-        v, gv = vh.mT, gvh.mT
+        v, gv = vh.mH, gvh.mH
         squares = _gaps(s * s)
         row, column = s.unsqueeze(-2), s.unsqueeze(-1)
-        of_u, of_v = u.mT @ gu, v.mT @ gv
-        inner = (of_u - of_u.mT) / squares * row + column * ((of_v - of_v.mT) / squares)
+        of_u, of_v = u.mH @ gu, v.mH @ gv
+        of_u, of_v = of_u - of_u.mH, of_v - of_v.mH
+        inner = of_u / squares * row + column * (of_v / squares)
+        if u.is_complex():
+            gs = gs + of_u.diagonal(0, -2, -1) / (2 * s)
         found = u @ (inner + functions.diag_embed(gs)) @ vh
         m, n = u._array.shape[-2], v._array.shape[-2]
         k = s._array.shape[-1]
         if m > k:
             outside = gu / row
-            found = found + (outside - u @ (u.mT @ outside)) @ vh
+            found = found + (outside - u @ (u.mH @ outside)) @ vh
         if n > k:
-            outside = (gv / row).mT
+            outside = (gv / row).mH
             found = found + u @ (outside - outside @ v @ vh)
         return found
 
@@ -337,7 +369,33 @@ class Eigenvalues(Op):
     def vjp(ctx: Any, g: Tensor, lower: bool) -> tuple:
         (a,) = ctx.tensors()
         _, v = Eigh.apply(a, lower)
-        return ((v * g.unsqueeze(-2)) @ v.mT,)
+        return ((v * g.unsqueeze(-2)) @ v.mH,)
+
+
+class Eig(Function):
+    """(eigenvalues, eigenvectors of length 1) of square matrices, complex."""
+
+    grad_name = "LinalgEigBackward0"
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> tuple:
+        xp = array_module(a._array)
+        target = np.result_type(a._array.dtype, np.complex64)
+        found = _solved("linalg.eig", xp.linalg.eig, a._array)
+        values, vectors = (wrap(part.astype(target, copy=False)) for part in found)
+        ctx.save_for_backward(values, vectors)
+        ctx.real = not a.is_complex()
+        return values, vectors
+
+    @staticmethod
+    def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> Tensor:
+        values, v = ctx.saved_tensors
+        of_v = v.mH @ g_vectors
+        lengths = functions.real(of_v.diagonal(0, -2, -1))  # which a change of a vector keeps
+        inner = (of_v - v.mH @ (v * lengths.unsqueeze(-2))) / _gaps(functions.conj(values))
+        inner = inner + functions.diag_embed(g_values)
+        found = Solve.apply(v.mH, inner @ v.mH)
+        return functions.real(found) if ctx.real else found
 
 
 class Qr(Function):
@@ -354,9 +412,8 @@ class Qr(Function):
     @staticmethod
     def backward(ctx: Any, gq: Tensor, gr: Tensor) -> Tensor:
         q, r = ctx.saved_tensors
-        m = r @ gr.mT - gq.mT @ q
-        symmetric = m.tril() + m.tril(-1).mT
-        return Solve.apply(r, (gq + q @ symmetric).mT).mT
+        symmetric = _hermitian(r @ gr.mH - gq.mH @ q)
+        return Solve.apply(r, (gq + q @ symmetric).mH).mH
 
 
 def batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -403,16 +460,18 @@ def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant: NaN where that is negative."""
     matrices("linalg.det", input, square=True)
     sign, size = SignLogAbsDet.apply(input)
+    if sign.is_complex():
+        return size + sign.log()
     return functions.where(sign < 0, float("nan"), size)
 
 
 @export()
 @autocasts
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
-    """The lower (or upper) triangle whose product with its transpose is `input`."""
+    """The lower (or upper) triangle whose product with its conjugate transpose is `input`."""
     matrices("linalg.cholesky", input, square=True)
     lower = Cholesky.apply(input)
-    return lower.mT if upper else lower
+    return lower.mH if upper else lower
 
 
 @export()
@@ -425,8 +484,8 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
             f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
             f"{input.dtype} and A of type {L.dtype} instead"
         )
-    lower = L.mT if upper else L
-    return solve_triangular(lower.mT, solve_triangular(lower, input, upper=False), upper=True)
+    lower = L.mH if upper else L
+    return solve_triangular(lower.mH, solve_triangular(lower, input, upper=False), upper=True)
 
 
 @export()
@@ -448,9 +507,9 @@ def qr(input: Tensor, some: bool = True) -> Any:
 @export()
 @autocasts
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
-    """(U, S, V) with `input` = U diag(S) V^T; `minigrad.linalg.svd` gives V^T."""
+    """(U, S, V) with `input` = U diag(S) V^H; `minigrad.linalg.svd` gives V^H."""
     u, s, vh = linalg_svd(input, full_matrices=not some)
-    return LEGACY_SVD(u, s, vh.mT)
+    return LEGACY_SVD(u, s, vh.mH)
 
 
 @export()
@@ -486,12 +545,6 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     size = input._array.shape[-1]
     eye = functions.eye(size, dtype=input.dtype, device=input.device)
     return (eye + input * 0).to(input.dtype)
-
-
-@export(method=False)
-def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices, in the cheapest order."""
-    return multi_dot(list(matrices))
 
 
 @export()
@@ -573,7 +626,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     if m >= n:
         return QR(*Qr.apply(A))
     q, square = Qr.apply(A[..., :m])
-    return QR(q, functions.cat([square, q.mT @ A[..., m:]], -1))
+    return QR(q, functions.cat([square, q.mH @ A[..., m:]], -1))
 
 
 GEQRF = return_type("geqrf", "a", "tau")
@@ -583,7 +636,7 @@ GEQRF = return_type("geqrf", "a", "tau")
 def geqrf(input: Tensor) -> Any:
     """(a, tau): R in the upper triangle of a, below it the Householder vectors v of Q, whose first
     element 1 is left out: Q is the product of I - tau v v^T. No gradient; see `linalg.qr`."""
-    matrices("geqrf", input)
+    matrices("geqrf", input, real=True)
     a, tau = array_module(input._array).linalg.qr(input._array, "raw")
     return GEQRF(wrap(a.swapaxes(-1, -2).copy()), wrap(tau))
 
@@ -595,7 +648,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     The product is I - V T V^T with T = (I + D S)^-1 D, where D = diag(tau) and S is the part of
     V^T V above the diagonal (Joffrain et al., "Accumulating Householder transformations", 2006).
     """
-    matrices("linalg.householder_product", input)
+    matrices("linalg.householder_product", input, real=True)
     m, k = input._array.shape[-2:]
     if k > m or tuple(tau._array.shape[-1:]) != (k,):
         raise RuntimeError(
@@ -616,7 +669,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """(U, S, V^T) with A = U diag(S) V^T, S descending. With full_matrices U and V are square (then
+    """(U, S, V^H) with A = U diag(S) V^H, S descending. With full_matrices U and V are square (then
     the columns that S has no value for get no gradient)."""
     matrices("linalg.svd", A)
     u, s, vh = Svd.apply(A)
@@ -627,47 +680,6 @@ def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = No
         u = functions.cat([u, whole_u[..., k:]], -1) if m > k else u
         vh = functions.cat([vh, whole_vh[..., k:, :]], -2) if n > k else vh
     return SVD(u, s, vh)
-
-
-def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of matrices (the first and last may be vectors) in the cheapest order."""
-    parts = list(tensors)
-    if len(parts) < 2:
-        raise RuntimeError("multi_dot(): expected at least 2 tensors but got 1")
-    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
-    if first:
-        parts[0] = parts[0].unsqueeze(0)
-    if last:
-        parts[-1] = parts[-1].unsqueeze(1)
-    if any(p.ndim != 2 for p in parts):
-        raise RuntimeError("multi_dot(): expected matrices, and vectors at the ends only")
-    sizes = [parts[0].shape[0], *(p.shape[1] for p in parts)]
-    found = _product(parts, _splits(sizes), 0, len(parts) - 1)
-    found = found.squeeze(0) if first else found
-    return found.squeeze(-1) if last else found
-
-
-def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where each chain of factors is best divided (Cormen et al., matrix-chain order)."""
-    n = len(sizes) - 1
-    cost = {(i, i): 0 for i in range(n)}
-    best: dict[tuple[int, int], int] = {}
-    for length in range(1, n):
-        for i in range(n - length):
-            j = i + length
-            options = [
-                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
-                for k in range(i, j)
-            ]
-            cost[i, j], best[i, j] = min(options)
-    return best
-
-
-def _product(parts: list, splits: dict, i: int, j: int) -> Tensor:
-    if i == j:
-        return parts[i]
-    k = splits[i, j]
-    return _product(parts, splits, i, k) @ _product(parts, splits, k + 1, j)
 
 
 def nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:

@@ -519,3 +519,50 @@ def _next_two(x: Tensor) -> tuple[Tensor, Tensor]:
     """For x of three parts: the next part in turn of each, and the one after that."""
     parts = functions.cat((x, x.narrow(0, 0, 2)), 0)
     return parts.narrow(0, 1, 3), parts.narrow(0, 2, 3)
+
+
+@export(method=False)
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of several matrices, in the cheapest order."""
+    return multi_dot(list(matrices))
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices (the first and last may be vectors) in the cheapest order."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got 1")
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    if first:
+        parts[0] = parts[0].unsqueeze(0)
+    if last:
+        parts[-1] = parts[-1].unsqueeze(1)
+    if any(p.ndim != 2 for p in parts):
+        raise RuntimeError("multi_dot(): expected matrices, and vectors at the ends only")
+    sizes = [parts[0].shape[0], *(p.shape[1] for p in parts)]
+    found = _product(parts, _splits(sizes), 0, len(parts) - 1)
+    found = found.squeeze(0) if first else found
+    return found.squeeze(-1) if last else found
+
+
+def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where each chain of factors is best divided (Cormen et al., matrix-chain order)."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    best: dict[tuple[int, int], int] = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            options = [
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            ]
+            cost[i, j], best[i, j] = min(options)
+    return best
+
+
+def _product(parts: list, splits: dict, i: int, j: int) -> Tensor:
+    if i == j:
+        return parts[i]
+    k = splits[i, j]
+    return _product(parts, splits, i, k) @ _product(parts, splits, k + 1, j)
