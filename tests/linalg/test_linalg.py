@@ -190,7 +190,7 @@ def test_complex_tensors(rng):
     [
         (lambda: linalg.inv(minigrad.ones(2, 3)), RuntimeError, "batches of square matrices"),
         (lambda: linalg.det(minigrad.ones(3)), RuntimeError, "at least 2 dimensions"),
-        (lambda: linalg.inv(minigrad.eye(2).long()), RuntimeError, "floating point or complex tensor"),
+        (lambda: linalg.inv(minigrad.eye(2).long()), RuntimeError, "point or complex tensor"),
         (lambda: linalg.solve(minigrad.eye(2), minigrad.ones(3)), RuntimeError, "Incompatible"),
         (lambda: linalg.qr(minigrad.eye(2), "full"), RuntimeError, "unrecognized mode 'full'"),
         (lambda: fft.fft(minigrad.ones(3), norm="none"), RuntimeError, "Invalid normalization"),
