@@ -317,6 +317,8 @@ class Pass:
         if self.sparse:
             self._store_sparse()
         for leaf, grad in self.leaves.values():
+            if not leaf._requires_grad:  # any more: it was frozen after it had been used
+                continue
             if leaf._hooks:
                 grad = run_hooks(leaf._hooks, grad)
                 self.handed_out.add(id(grad._array))  # the hook may have stored it

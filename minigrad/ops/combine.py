@@ -209,7 +209,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given."""
     places = tuple([normalize_dim(d, input._array.ndim) for d in sizes(axes, dims)])
-    return Flip.apply(input, axes=places)
+    return Flip.apply(input, axes=places if input._array.ndim else ())
 
 
 @export()
@@ -248,7 +248,13 @@ def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
     full = (1,) * extra + shape
     spaced = self.reshape([n for m in full for n in (1, m)])
     tiled = expand(spaced, [n for c, m in zip(counts, full, strict=True) for n in (c, m)])
-    return tiled.reshape([c * m for c, m in zip(counts, full, strict=True)])
+    found = tiled.reshape([c * m for c, m in zip(counts, full, strict=True)])
+    return of_its_own(found, self)
+
+
+def of_its_own(found: Tensor, source: Tensor) -> Tensor:
+    """A result with memory of its own: reshaping may have left a view, also of an expanded one."""
+    return found.clone() if found is source or found._view is not None else found
 
 
 @export()
@@ -292,7 +298,7 @@ def repeated_along(input: Tensor, counts: dict[int, int]) -> Tensor:
     spaced = [m for d, n in enumerate(shape) for m in ((n, 1) if d in counts else (n,))]
     wide = [m for d, n in enumerate(shape) for m in ((n, counts[d]) if d in counts else (n,))]
     result = [n * counts.get(d, 1) for d, n in enumerate(shape)]
-    return expand(input.reshape(spaced), wide).reshape(result)
+    return of_its_own(expand(input.reshape(spaced), wide).reshape(result), input)
 
 
 def _triangle(name: str, lower: bool) -> None:

@@ -87,6 +87,10 @@ def check_writable(tensor: Tensor) -> None:
         return
     if view.untracked and view.base._requires_grad:
         raise RuntimeError(_untracked_view(view.untracked))
+    if tensor._requires_grad and tensor._node is None and not view.base._requires_grad:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        )
     if view.base._requires_grad and view.base._node is None:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation."

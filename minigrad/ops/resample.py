@@ -18,7 +18,7 @@ import numpy as np
 from kernels.launchers.resample import Taps
 from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, on_gpu
-from minigrad.ops.combine import repeated_along
+from minigrad.ops.combine import of_its_own, repeated_along
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import averages
 from minigrad.ops.taps import resampled
@@ -99,7 +99,7 @@ def interpolate(
     if scale_factor is not None and not recompute_scale_factor:
         same = isinstance(scale_factor, Sequence)
         factors = scale_factor if same else [scale_factor] * len(lengths)
-    repeats = {}
+    repeats, source = {}, input
     for i, (n, m, factor) in enumerate(zip(lengths, target, factors, strict=True)):
         step, dim = _step(mode, n, m, factor, align_corners), i + 2
         if mode.startswith("nearest") and on_gpu(input._array) and _repeats(n, m, step, mode):
@@ -108,7 +108,7 @@ def interpolate(
             input = resampled(input, dim, _antialiased(n, m, step, mode))
         else:
             input = _along(input, dim, n, m, step, mode, bool(align_corners))
-    return repeated_along(input, repeats) if repeats else input
+    return repeated_along(input, repeats) if repeats else of_its_own(input, source)
 
 
 def _step(mode: str, n: int, m: int, factor: float | None, align_corners: bool | None) -> float:

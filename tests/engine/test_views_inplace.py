@@ -547,3 +547,50 @@ def test_what_iteration_gives(rng):
     with mg.no_grad():
         kept = [*y]
     assert not any(row.requires_grad for row in kept)
+
+
+COPIES = {
+    "repeat": lambda x: x.repeat(2, 1, 1),
+    "repeat_once": lambda x: x.repeat(1, 1),
+    "repeat_rows": lambda x: x[:1].repeat(3, 1),
+    "repeat_columns": lambda x: x[:, :1].repeat(1, 2),
+    "repeat_number": lambda x: x[0, 0].repeat(2),
+    "tile": lambda x: x.tile(1, 1),
+    "pixel_shuffle": lambda x: mg.nn.functional.pixel_shuffle(x[None], 1),
+    "interpolate": lambda x: mg.nn.functional.interpolate(x[None, None], scale_factor=1),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_repeated_elements_have_memory_of_their_own(name):
+    """Where nothing is repeated, or a dimension of one element, reshaping alone makes a view."""
+    x = mg.arange(6.0).reshape(2, 3)
+    y = COPIES[name](x)
+    before = y.tolist()
+    x.add_(100)
+    assert y.tolist() == before and y.is_contiguous()
+    y[..., 0] = -1
+    assert x.min() == 100
+    x = mg.ones(2, 3, requires_grad=True)
+    (COPIES[name](x) * 1).sum().backward()
+    assert x.grad.sum() == len(np.ravel(before))
+
+
+def test_a_leaf_that_is_a_view_is_not_changed_in_place():
+    leaf = mg.zeros(3)[:2].requires_grad_()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        leaf.add_(1)
+    with mg.no_grad():
+        leaf.add_(1)
+
+
+def test_a_leaf_that_is_frozen_after_its_use_gets_no_gradient():
+    x, y = mg.ones(2, requires_grad=True), mg.ones(2, requires_grad=True)
+    loss = (x * y).sum()
+    x.requires_grad_(False)
+    loss.backward()
+    assert x.grad is None and y.grad.tolist() == [1, 1]
+
+
+def test_a_number_is_flipped():
+    assert mg.tensor(3.0).flip(0).tolist() == mg.tensor(3.0).flip(-1).tolist() == 3
