@@ -420,6 +420,9 @@ def _cases(rng, versions):
         ((None,), (3, 2, 13, 8), (9, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
         ((None,), (5, 6, 3, 4), (7, 6, 3, 4), (1, 1), (0, 0), (1, 1), 1),
         ((None,), (2, 33, 16, 33), (34, 33, 1, 1), (1, 1), (0, 0), (1, 1), 1),
+        # rows and columns of x that no window covers, at the end
+        ((None, "implicit_gemm", *PACKS), (3, 2, 7, 8), (4, 2, 3, 3), (3, 3), (0, 0), (1, 1), 1),
+        ((None, "tiled", "batch_gemm"), (2, 2, 9, 7), (4, 2, 2, 2), (3, 3), (0, 0), (1, 1), 1),
     ]:
         arrays = normal(rng, x_shape), normal(rng, w_shape), normal(rng, w_shape[0])
         g_shape = _cost(*arrays[:2], None, *options)[0][0][0]

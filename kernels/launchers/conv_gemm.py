@@ -81,11 +81,13 @@ def _filled(table: np.ndarray, multiple: int) -> np.ndarray:
 
 
 class _Sums(NamedTuple):
-    """A product: the channels of a group that it reads and writes, and the offsets of the terms
-    from an output position, as a function of what their number is to be a multiple of."""
+    """A product: the channels of a group that it reads and writes, height and width of what it
+    reads, and the offsets of the terms from an output position, as a function of what their number
+    is to be a multiple of."""
 
     read: int
     written: int
+    given: Pair
     terms: int
     offsets: Callable[[int], np.ndarray]
 
@@ -98,7 +100,7 @@ def _convolution(
     implicit-GEMM convolution. On a GPU blocks share the terms of few results."""
     dtype, terms = like.dtype, sums.terms
     n, groups = geo.x_shape[0], geo.groups
-    identity = planes == Planes(*out, (0, 0)) and terms == sums.read
+    identity = planes == Planes(*out, (0, 0)) and out == sums.given and terms == sums.read
     lay_out = planes.launch(dialect, name, like, n * groups * sums.read, 0)
     positions = (out[0] - 1) * planes.width + out[1]
     tile = dialect.conv_gemm.gemm_tile(sums.written, terms, positions, on_gpu(like))
@@ -141,7 +143,7 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     def offsets(multiple: int) -> np.ndarray:
         return _offsets(geo, planes, per_in, multiple)
 
-    sums = _Sums(per_in, per_out, math.prod(geo.w_shape[1:]), offsets)
+    sums = _Sums(per_in, per_out, geo.x_shape[2:], math.prod(geo.w_shape[1:]), offsets)
     gemm = _convolution(dialect, name, geo, planes, geo.out, sums, like, has_bias)
 
     def convolved(w, x, bias):
@@ -167,7 +169,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
         c = np.arange(read).reshape(-1, 1, 1)
         return _filled(c * planes.channel + down[:, None] * planes.width + across, multiple)
 
-    sums = _Sums(read, written, read * math.prod(windows.kernel), offsets)
+    sums = _Sums(read, written, geo.out, read * math.prod(windows.kernel), offsets)
     gemm = _convolution(dialect, name, geo, planes, windows.out, sums, like, False)
     weights, no_bias = whole.weights(dialect, name, like), empty((1,), like.dtype, like)
 

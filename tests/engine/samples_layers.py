@@ -222,6 +222,12 @@ case(
     (1, 2, 5, 5),
     (2, 2, 3, 2),
 )
+case(  # its gradient in the rows and columns that no window covers is zero
+    "conv2d_windows_apart",
+    lambda m, x, w: m.nn.functional.conv2d(x, w, stride=3),
+    (2, 2, 8, 7),
+    (2, 2, 2, 3),
+)
 case(
     "conv2d_groups",
     lambda m, x, w: m.nn.functional.conv2d(x, w, groups=2),
