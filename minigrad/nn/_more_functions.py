@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad.autograd.mode import autocasts
 from minigrad.ops import pool, random, volume
 from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
@@ -30,8 +31,15 @@ def local_response_norm(
         return input
     flat = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
     flat = pad(flat, (0, 0, size // 2, (size - 1) // 2))
-    mean = pool.avg_pool2d(flat, (size, 1), 1).reshape(input.shape)
+    average = pool.avg_pool2d if input.dim() == 3 else channel_average
+    mean = average(flat, (size, 1), 1).reshape(input.shape)
     return input / (mean * alpha + k) ** beta
+
+
+@autocasts
+def channel_average(input: Tensor, size: tuple, stride: int) -> Tensor:
+    """For what torch has an `avg_pool3d`, which `autocast` on a CPU computes in float32."""
+    return pool.avg_pool2d(input, size, stride)
 
 
 def cross_map_lrn2d(
@@ -51,6 +59,7 @@ def cross_map_lrn2d(
     return input * (near * (alpha / size) + k) ** -beta
 
 
+@autocasts
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -68,6 +77,7 @@ def fractional_max_pool2d(
     )
 
 
+@autocasts
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,

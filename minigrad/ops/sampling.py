@@ -281,7 +281,7 @@ def _define_unpool(dims: int) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Undoes `max_pool{dims}d`: its maxima at their indices, zeros elsewhere."
-    return function
+    return autocasts(function)
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = (_define_unpool(d) for d in (1, 2, 3))

@@ -280,10 +280,13 @@ class RNNBase(Module):
         reverse = self.bidirectional and number % 2
         if reverse:
             gates, sizes = gates.flip(0), None if sizes is None else sizes[::-1].copy()
-        mode = self.mode.rpartition("_")[2].lower()
+        one_operation = self.mode == "LSTM" and sizes is None and not self.proj_size
+        if one_operation and mode.autocast is not None:  # which torch runs in 16 bits
+            first = [state.to(gates.dtype) for state in first]
+        kind = self.mode.rpartition("_")[2].lower()
         h, c = (*first, None)[:2]
         bias = parameter.get("bias_hh")
-        given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, mode, sizes
+        given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, kind, sizes
         if self.proj_size:
             hidden, cells = unrolled(*given, parameter["weight_hr"])
             states = [hidden, cells]
