@@ -156,6 +156,12 @@ class Optimizer:
                 )
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
+        if any(("param_names" in group) != any(named) for group in self.param_groups):
+            how = "with" if any(named) else "without"
+            raise ValueError(
+                "all optimizer param groups should be with/without names. "
+                f"cannot add param group {how} names to the optimizer"
+            )
         param_group["params"] = params
         self._check_params(params)
         for name, default in self.defaults.items():
@@ -194,8 +200,7 @@ class Optimizer:
                 if set_to_none:
                     param.grad = None
                 elif param.grad is not None:
-                    param.grad = param.grad.detach()
-                    param.grad.zero_()
+                    param.grad.detach_().zero_()
 
     def _state_names(self, group: dict[str, Any]) -> Sequence[str]:
         """The kinds of state that `_update` needs, each with the size of the parameters."""
@@ -390,7 +395,7 @@ def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
-        if not 0.0 <= float(value):
+        if not 0.0 <= number(value):
             raise ValueError(f"Invalid {texts.get(name, name + ' value')}: {value}")
 
 

@@ -276,6 +276,17 @@ def test_sole_owner():
     assert not is_sole_owner(t)
 
 
+def test_zero_grad_keeps_the_tensor():
+    """set_to_none=False writes zeros into the gradient, which loses its history."""
+    p = minigrad.ones(3, requires_grad=True)
+    for create_graph in (False, True):
+        (p * p).sum().backward(create_graph=create_graph)
+        grad = p.grad
+        optim.SGD([p]).zero_grad(set_to_none=False)
+        assert p.grad is grad and not grad.requires_grad and grad.tolist() == [0.0] * 3
+        p.grad = None
+
+
 def test_zero_grad_and_accumulation():
     net = nn.Linear(2, 1, bias=False)
     o = optim.SGD(net.parameters(), lr=0.1)

@@ -523,8 +523,7 @@ class Module(StateDictMixin):
             if set_to_none:
                 param.grad = None
             else:
-                param.grad = param.grad.detach()
-                param.grad.zero_()
+                param.grad.detach_().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
         """Replace the storage of every parameter, its gradient and every buffer by `fn` of it.
