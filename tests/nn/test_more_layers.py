@@ -161,6 +161,45 @@ def test_errors(call, error, message):
         call(minigrad.rand(1, 2, 5, 6, 7))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_as_torch(mode, antialias, rng, torch):
+    """torch rounds its weights, too: a few bytes differ a little."""
+    image = rng.integers(0, 256, (2, 3, 13, 11)).astype(np.uint8)
+    for size in ((20, 30), (6, 5), (13, 5)):
+        mine, theirs = (
+            t.nn.functional.interpolate(t.from_numpy(image), size, mode=mode, antialias=antialias)
+            for t in (minigrad, torch)
+        )
+        assert mine.dtype == minigrad.uint8
+        apart = np.abs(mine.int().numpy() - theirs.int().numpy())
+        assert apart.max() <= 2 and (apart > 0).mean() < 0.06
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.nn.PReLU().double()(t.ones(2)),
+        lambda t: t.nn.functional.prelu(t.ones(2), t.tensor([1])),
+        lambda t: t.nn.GroupNorm(4, 4)(t.ones(1, 4)),
+        lambda t: t.nn.GroupNorm(2, 2).eval()(t.ones(1, 2, 1)),
+        lambda t: t.nn.functional.embedding(t.ones(2).byte(), t.ones(3, 2)),
+    ],
+    ids=range(5),
+)
+def test_refused_as_in_torch(program, same_error):
+    same_error(program)
+
+
+def test_kinds_of_errors_as_torch(torch):
+    for t in (minigrad, torch):
+        with pytest.raises(RuntimeError, match="mixed dtype"):
+            t.nn.LayerNorm(2)(t.ones(3, 2).long())
+        with pytest.raises(TypeError):
+            t.nn.AdaptiveAvgPool2d(None)(t.ones(1, 1, 2, 2))
+        assert t.nn.AdaptiveAvgPool2d((None, 1))(t.ones(1, 1, 2, 2)).shape == (1, 1, 2, 1)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
     table = minigrad.tensor([[1.0], [2.0], [4.0], [8.0]])
