@@ -10,12 +10,30 @@ import numpy as np
 
 import minigrad
 from minigrad.autograd.mode import autocasts
-from minigrad.ops import pool, random, volume
+from minigrad.ops import norm, pool, random, volume
 from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
 from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each of num_groups groups of channels of (N, C, ...), more than one value."""
+    if input.dim() >= 2 and num_groups > 0:
+        n, channels, *rest = input.shape
+        size = [n * channels // num_groups, num_groups, *rest]
+        if size[0] * math.prod(rest) == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {size}"
+            )
+    return norm.group_norm(input, num_groups, weight, bias, eps)
 
 
 def local_response_norm(

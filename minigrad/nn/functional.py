@@ -39,6 +39,7 @@ from minigrad.nn._more_functions import (
     feature_alpha_dropout,
     fractional_max_pool2d,
     fractional_max_pool3d,
+    group_norm,
     local_response_norm,
     lp_pool1d,
     lp_pool2d,
@@ -82,7 +83,7 @@ from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.fold import fold, unfold
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
-from minigrad.ops.norm import group_norm, layer_norm, rms_norm
+from minigrad.ops.norm import layer_norm, rms_norm
 from minigrad.ops.pointwise import POINTWISE, Pointwise, check_floating
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,

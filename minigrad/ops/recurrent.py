@@ -70,7 +70,14 @@ def recurrent(
     (i, f, g, o). sizes: per step how many sequences, the first ones, have it; the others keep their
     state.
     """
-    if grad_mode.autocast is not None:  # the gates come from a product in 16 bits
+    if grad_mode.autocast is None:
+        for state in (h,) if c is None else (h, c):
+            if state.dtype != x.dtype:
+                own, other = (t.dtype.legacy_name.removesuffix("Tensor") for t in (state, x))
+                raise RuntimeError(
+                    f"mat1 and mat2 must have the same dtype, but got {own} and {other}"
+                )
+    else:  # the gates come from a product in 16 bits
         kept = x if mode in ("tanh", "relu") else h if c is None else c  # as operations have it
         given = (x, weight, bias, h, c)
         x, weight, bias, h, c = (t if t is None else t.to(kept.dtype) for t in given)  # type: ignore
