@@ -413,6 +413,8 @@ def kl_div(
     With `log_target` the target holds log-probabilities too.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if input._array.dtype.kind in "biu" and target._array.dtype.kind in "biu":
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if reduction == "mean":
         warnings.warn(
             "kl_div: reduction 'mean' divides by batch size times support size; the definition of "

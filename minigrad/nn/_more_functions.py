@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -166,11 +166,21 @@ def _powers(mean: Tensor, count: int, norm_type: float) -> Tensor:
     return (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
 
 
+def _extremes(
+    function: Callable, input: Tensor, norm_type: float, kernel: Any, stride: Any, ceil: bool
+) -> Tensor:
+    """The greatest absolute values of windows, or for -inf the least ones."""
+    sign = 1 if norm_type > 0 else -1
+    return function(input.abs() * sign, kernel, stride, ceil_mode=ceil) * sign
+
+
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, L) or (C, L)."""
     size = kernel_size if isinstance(kernel_size, int) else kernel_size[0]
+    if math.isinf(norm_type):
+        return _extremes(pool.max_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = pool.avg_pool1d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, size, norm_type)
 
@@ -180,6 +190,8 @@ def lp_pool2d(
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, H, W) or (C, H, W)."""
     size = pool.pair(kernel_size)
+    if math.isinf(norm_type):
+        return _extremes(pool.max_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = pool.avg_pool2d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, math.prod(size), norm_type)
 
@@ -189,6 +201,8 @@ def lp_pool3d(
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, D, H, W) or (C, D, H, W)."""
     size = volume.triple(kernel_size)
+    if math.isinf(norm_type):
+        return _extremes(volume.max_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = volume.avg_pool3d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, math.prod(size), norm_type)
 
@@ -313,13 +327,18 @@ def embedding_bag(
             f"embedding_bag: per_sample_weights was not None. It is only supported for mode='sum' "
             f"(got mode='{mode}')."
         )
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
+            f"it must have the same shape as the input ({input.shape})"
+        )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, n = input.shape
         input = input.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
-        check_values(_check_first_offset, offsets._array)
+        check_values(_check_offsets, offsets._array, input.shape[0])
         starts = offsets[:-1] if include_last_offset else offsets
         bags = starts.shape[0]
         places = minigrad.arange(input.shape[0], device=input.device)
@@ -355,8 +374,15 @@ def embedding_bag(
     return total / sizes.unsqueeze(1)
 
 
-def _check_first_offset(offsets: Any) -> None:
-    if isinstance(offsets, np.ndarray) and offsets.size and offsets[0] != 0:  # no wait for a GPU
+def _check_offsets(offsets: Any, length: int) -> None:
+    if not isinstance(offsets, np.ndarray) or not offsets.size:  # no wait for a GPU
+        return
+    if offsets[-1] > length:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] of "
+            f"{offsets[-1]}"
+        )
+    if offsets[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {offsets[0]}"

@@ -495,6 +495,11 @@ for _pool in (
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) to (..., C, H * r, W * r)"""
+    if input.dim() < 3 or upscale_factor <= 0:
+        raise RuntimeError(
+            "pixel_shuffle expects input to have at least 3 dimensions and a positive "
+            f"upscale_factor, but got {input.dim()} dimension(s) and {upscale_factor}"
+        )
     *lead, channels, height, width = input.shape
     r = upscale_factor
     if channels % (r * r):

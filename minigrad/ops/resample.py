@@ -84,6 +84,8 @@ def interpolate(
     "bilinear" and "bicubic".
     """
     _check(input, size, scale_factor, mode, align_corners)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "

@@ -165,15 +165,15 @@ def test_errors(call, error, message):
 @pytest.mark.parametrize("antialias", [False, True])
 def test_images_of_bytes_as_torch(mode, antialias, rng, torch):
     """torch rounds its weights, too: a few bytes differ a little."""
-    image = rng.integers(0, 256, (2, 3, 13, 11)).astype(np.uint8)
-    for size in ((20, 30), (6, 5), (13, 5)):
+    image = rng.integers(0, 256, (2, 3, 37, 29)).astype(np.uint8)
+    for size in ((64, 70), (20, 17), (37, 12)):
         mine, theirs = (
             t.nn.functional.interpolate(t.from_numpy(image), size, mode=mode, antialias=antialias)
             for t in (minigrad, torch)
         )
         assert mine.dtype == minigrad.uint8
         apart = np.abs(mine.int().numpy() - theirs.int().numpy())
-        assert apart.max() <= 2 and (apart > 0).mean() < 0.06
+        assert apart.max() <= 2 and (apart > 0).mean() < 0.1
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,49 @@ def test_images_of_bytes_as_torch(mode, antialias, rng, torch):
 )
 def test_refused_as_in_torch(program, same_error):
     same_error(program)
+
+
+@pytest.mark.parametrize(
+    ("error", "program"),
+    [
+        (IndexError, lambda n, x: n.Sequential(n.ReLU()).insert(5, n.ReLU())),
+        (AssertionError, lambda n, x: n.Sequential(n.ReLU()).insert(0, 3)),
+        (RuntimeError, lambda n, x: n.ParameterList([x])(x)),
+        (AttributeError, lambda n, x: n.ParameterDict({"a": x})["b"]),
+        (RuntimeError, lambda n, x: n.EmbeddingBag(3, 2)(x.long(), x[:2].long() * 0 + 5)),
+        (
+            ValueError,
+            lambda n, x: n.EmbeddingBag(3, 2, mode="sum")(x.long()[None], None, x[:3][None]),
+        ),
+        (RuntimeError, lambda n, x: n.PixelShuffle(2)(x[None])),
+        (RuntimeError, lambda n, x: n.PixelShuffle(0)(x[None, None])),
+        (ValueError, lambda n, x: n.TripletMarginLoss(margin=-1)),
+        (ValueError, lambda n, x: n.TripletMarginWithDistanceLoss(margin=0)),
+        (ValueError, lambda n, x: n.MultiMarginLoss(weight=x[None])),
+        (RuntimeError, lambda n, x: n.KLDivLoss(reduction="sum")(x.long(), x.long())),
+        (
+            ValueError,
+            lambda n, x: n.functional.interpolate(x[None, None], 2, recompute_scale_factor=True),
+        ),
+    ],
+)
+def test_refused_with_torchs_class_of_error(error, program, torch):
+    for t in (minigrad, torch):
+        with pytest.raises(error):
+            program(t.nn, t.zeros(4))
+
+
+@pytest.mark.parametrize("norm", [float("inf"), -float("inf")])
+def test_power_pools_of_infinite_power_as_torch(norm, rng, torch):
+    """The greatest or the least absolute value."""
+    values = rng.standard_normal((1, 2, 4, 6, 4))
+    for dims, name in enumerate(("lp_pool1d", "lp_pool2d", "lp_pool3d"), 1):
+        index = (slice(None),) * 2 + (0,) * (3 - dims)
+        mine, theirs = (
+            getattr(t.nn.functional, name)(t.tensor(values)[index], norm, 2, ceil_mode=True)
+            for t in (minigrad, torch)
+        )
+        assert mine.tolist() == theirs.tolist()
 
 
 def test_kinds_of_errors_as_torch(torch):
