@@ -162,8 +162,10 @@ def _starts(sample: Tensor, length: int, count: int, kernel: int) -> Tensor:
 
 
 def _powers(mean: Tensor, count: int, norm_type: float) -> Tensor:
-    """The root of sums from means of powers."""
-    return (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
+    """The root of sums from means of powers; sums of zero have no gradient."""
+    sums = mean.sign() * mean.abs() * count
+    empty = sums.detach() == 0
+    return (sums.masked_fill(empty, 1.0) ** (1.0 / norm_type)).masked_fill(empty, 0.0)
 
 
 def _extremes(
@@ -365,13 +367,26 @@ def embedding_bag(
     zeros = rows.new_zeros((bags, rows.shape[1]))
     if mode == "max":
         kept = counted > 0
-        at = ids[kept].unsqueeze(1).expand(-1, rows.shape[1])
-        return zeros.scatter_reduce(0, at, rows[kept], "amax", include_self=False)
+        return _first_maxima(rows[kept], ids[kept], bags)
     total = zeros.index_add(0, ids, rows * counted.unsqueeze(1))
     if mode == "sum":
         return total
     sizes = rows.new_zeros(bags).index_add(0, ids, counted).clamp(min=1)
     return total / sizes.unsqueeze(1)
+
+
+def _first_maxima(rows: Tensor, ids: Tensor, bags: int) -> Tensor:
+    """The maxima of the rows of each bag, zeros for an empty one; of equal elements the first one
+    gets the gradient."""
+    count, width = rows.shape
+    at = ids.unsqueeze(1).expand(-1, width)
+    with minigrad.no_grad():
+        best = rows.new_zeros((bags, width)).scatter_reduce(0, at, rows, "amax", include_self=False)
+        found = (rows == best[ids]) | rows.isnan()
+        places = minigrad.arange(count, device=rows.device).unsqueeze(1)
+        places = minigrad.where(found, places, count)
+        first = places.new_full((bags, width), count).scatter_reduce(0, at, places, "amin")
+    return minigrad.cat([rows, rows.new_zeros((1, width))]).gather(0, first)
 
 
 def _check_offsets(offsets: Any, length: int) -> None:

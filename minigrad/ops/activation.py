@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.node import titled
@@ -121,6 +123,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
     check_floating("hardshrink_cpu", input)
+    if is_narrow(input._array):  # elements that were made from a number are at that bound
+        lambd = float(np.asarray(lambd, input._array.dtype))
     return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
 
 

@@ -292,6 +292,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return getitem(input, (slice(None),) * place + (index,))
     if not on_gpu(index._array):  # there the launcher checks
         _check_positions("index_select", index, n)
+    if n and not input._array.size:
+        return input.narrow(place, 0, 1).expand(
+            *shape[:place], index._array.size, *shape[place + 1 :]
+        )
     return _selected(input, place, index).reshape(
         *shape[:place], index._array.size, *shape[place + 1 :]
     )

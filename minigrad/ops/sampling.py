@@ -258,11 +258,11 @@ def _unpool(
             )
     lead = input._array.shape[:-dims]
     plane = math.prod(size)
-    flat = indices.reshape(*lead, -1)
+    flat = indices.reshape(*lead, math.prod(given))
     if flat.numel() and (int(flat.min()) < 0 or int(flat.max()) >= plane):
         raise RuntimeError(f"{name}: found an invalid max index (output volumes are {list(size)})")
     zeros = input.new_zeros((*lead, plane))
-    return zeros.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+    return zeros.scatter(-1, flat, input.reshape(flat.shape)).reshape(*lead, *size)
 
 
 def _define_unpool(dims: int) -> Any:
