@@ -489,6 +489,7 @@ def _with_indices(pool: Callable) -> Callable:
 for _pool in (
     *(adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d),
     *(max_pool1d, max_pool2d, max_pool3d),
+    *(fractional_max_pool2d, fractional_max_pool3d),
 ):
     globals()[f"{_pool.__name__}_with_indices"] = _with_indices(_pool)
 

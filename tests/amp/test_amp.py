@@ -244,6 +244,10 @@ def test_the_scale_as_torch(torch):
         other = t.amp.GradScaler("cpu")
         other.load_state_dict(scaler.state_dict())
         history.append((other.get_scale(), scaler.scale([t.ones(1)])[0].tolist()))
+        scaler.set_growth_factor(3.0)
+        scaler.set_backoff_factor(0.25)
+        scaler.set_growth_interval(5)
+        history.append(scaler.state_dict())
         found.append(history)
     assert found[0] == found[1]
 
