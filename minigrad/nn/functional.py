@@ -376,8 +376,11 @@ def gumbel_softmax(
 ) -> Tensor:
     """Sample from the Gumbel-softmax distribution (Jang et al. 2017); with `hard`, one-hot
     values with the gradient of the soft ones."""
+    least = 1e-10
+    if eps != least:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     uniform = minigrad.rand_like(logits.detach())
-    gumbels = -((-(uniform + eps).log()) + eps).log()
+    gumbels = -((-(uniform + least).log()) + least).log()
     soft = softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft

@@ -206,6 +206,8 @@ def test_warnings():
     assert loss.reduction == "sum"
     with pytest.warns(UserWarning, match="batchmean"):
         F.kl_div(a, a)
+    with pytest.warns(UserWarning, match="has no effect"):
+        assert F.gumbel_softmax(a, eps=float("nan")).sum().isfinite()
 
 
 @pytest.mark.parametrize(
