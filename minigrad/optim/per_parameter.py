@@ -53,7 +53,7 @@ class PerParameter(Optimizer):
         if not state:
             state.update(self._first_state(group, param))
         if self._counts_steps:
-            if not isinstance(state["step"], Tensor):  # from an old checkpoint
+            if isinstance(state["step"], int | float):  # from an old checkpoint
                 state["step"] = minigrad.tensor(float(state["step"]))
             state["step"] += 1
         grad: Any = param.grad
