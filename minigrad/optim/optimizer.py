@@ -38,7 +38,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # checked by the learning-rate schedulers
         args = (self, *args)  # as hooks see them
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in [*_ALL_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
@@ -51,11 +51,24 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             result = step(*args, **kwargs)
         else:
             result = mode.recorder.optimizer_step(self, step, args[1:], kwargs)
-        for hook in list(self._step_post_hooks.values()):
+        for hook in [*self._step_post_hooks.values(), *_ALL_POST_HOOKS.values()]:
             hook(self, args, kwargs)
         return result
 
     return wrapped
+
+
+_ALL_PRE_HOOKS, _ALL_POST_HOOKS = Hooks(), Hooks()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` before every step of all optimisers."""
+    return add_hook(_ALL_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., None]) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` after every step of all optimisers."""
+    return add_hook(_ALL_POST_HOOKS, hook)
 
 
 class Optimizer:
@@ -334,6 +347,11 @@ class Optimizer:
 
     # ---------------------------------------------------------------- hooks
 
+    def _has_step_hooks(self) -> bool:
+        """Whether a step calls hooks, its own or those of all optimisers."""
+        own = self._step_pre_hooks or self._step_post_hooks
+        return bool(own or _ALL_PRE_HOOKS or _ALL_POST_HOOKS)
+
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` before every step."""
         return add_hook(self._step_pre_hooks, hook)
@@ -414,8 +432,11 @@ def _rehearse(optimizer: Optimizer) -> None:
     none of the program's functions and a copy of the parameters is small."""
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     own = type(optimizer).__module__.startswith("minigrad.optim.")
-    hooks = optimizer._step_pre_hooks or optimizer._step_post_hooks
-    if own and not hooks and sum(one._array.nbytes for one in parameters) < _SMALL:
+    if (
+        own
+        and not optimizer._has_step_hooks()
+        and sum(one._array.nbytes for one in parameters) < _SMALL
+    ):
         for one in parameters:
             one.grad = wrap(np.empty_like(one._array))
         optimizer.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 
 import numpy as np
@@ -317,6 +318,33 @@ def test_hooks():
     assert o.state_dict()["extra"] == 1
     o.load_state_dict(o.state_dict())
     assert events[-1] == "load"
+
+
+def test_hooks_of_all_optimisers_as_torch(torch):
+    """Before those of one optimiser and after them, until they are removed."""
+
+    def run(t):
+        of_all, events = importlib.import_module(f"{t.__name__}.optim.optimizer"), []
+
+        def tell(text):
+            return lambda optimizer, args, kwargs: events.append(text)
+
+        handles = [
+            of_all.register_optimizer_step_pre_hook(tell("all before")),
+            of_all.register_optimizer_step_post_hook(tell("all after")),
+        ]
+        for kind in (t.optim.SGD, t.optim.Adam, t.optim.NAdam):
+            optimizer = kind([t.nn.Parameter(t.ones(2))])
+            optimizer.register_step_pre_hook(tell("before"))
+            optimizer.register_step_post_hook(tell("after"))
+            optimizer.step()
+        for handle in handles:
+            handle.remove()
+        optimizer.step()
+        return events
+
+    found = run(minigrad)
+    assert found == run(torch) and len(found) == 14
 
 
 def test_an_optimiser_written_by_a_user(seed):
