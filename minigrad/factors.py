@@ -8,6 +8,7 @@ import minigrad
 from minigrad import linalg
 from minigrad._foreign import tensors_only
 from minigrad._names import return_type
+from minigrad.autograd.mode import autocasts
 from minigrad.ops.linalg import matrices
 from minigrad.tensor import Tensor
 
@@ -65,4 +66,4 @@ def ormqr(
 
 lu_unpack = tensors_only(lu_unpack, True)
 lu_solve = tensors_only(lu_solve, True)
-ormqr = tensors_only(ormqr, True)
+ormqr = tensors_only(autocasts(ormqr), True)

@@ -549,7 +549,10 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-_FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
-globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
+_OF_PRODUCTS = {"matmul", "matrix_power", "multi_dot"}  # whose parts `autocast` casts
+for _name in filter(str.islower, __all__):
+    _function = globals()[_name]
+    _function = _function if _name in _OF_PRODUCTS else autocasts(_function)
+    globals()[_name] = tensors_only(_function, True)
 
 __getattr__, __dir__ = namespace(__name__)

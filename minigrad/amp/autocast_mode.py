@@ -18,8 +18,8 @@ from minigrad.tensor import Tensor
 # 16 bits and in float32. Those in neither run in the dtype of their inputs; additions and other
 # pointwise operations promote to the wider one. torch's lists for a CPU and for a GPU differ.
 _LOW = (
-    "Attention Conv1d Conv2d Linear MatMul addbmm addmm baddbmm conv_transpose1d conv_transpose2d"
-    " conv_transpose3d prelu"
+    "Conv1d Conv2d Linear MatMul addbmm addmm baddbmm conv_transpose1d conv_transpose2d"
+    " conv_transpose3d prelu scaled_dot_product_attention vecdot"
 ).split()
 _LOSSES = (
     "binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss"
@@ -27,16 +27,18 @@ _LOSSES = (
     " multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss"
     " triplet_margin_loss"
 ).split()
-LOW = {"cpu": frozenset(_LOW), "cuda": frozenset([*_LOW, "addmv", "addr", "Recurrent"])}
+LOW = {"cpu": frozenset(_LOW), "cuda": frozenset([*_LOW, "addmv", "addr", "mv", "Recurrent"])}
 _LINALG = (
-    "cholesky cholesky_ex cholesky_inverse cholesky_solve cond eig eigh eigvals eigvalsh"
-    " householder_product inv_ex inverse linalg_qr linalg_svd lstsq matrix_rank orgqr pinverse qr"
-    " solve svd svdvals tensorinv tensorsolve triangular_solve"
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve cond eig eigh eigvals eigvalsh geqrf"
+    " householder_product inv_ex inverse linalg_qr linalg_svd lstsq matrix_rank orgqr ormqr"
+    " pinverse qr solve svd svdvals tensorinv tensorsolve triangular_solve"
 ).split()
 _FFT = [f"{i}{kind}fft{of}" for i in ("", "i") for kind in ("", "r", "h") for of in ("", "2", "n")]
 _CPU = (
-    "CrossEntropy adaptive_avg_pool3d avg_pool3d binary_cross_entropy cdist ctc_loss grid_sample"
-    " nanquantile polar prod quantile stft trace view_as_complex"
+    "CrossEntropy adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d binary_cross_entropy"
+    " border_pad cdist channel_average ctc_loss fractional_max_pool2d fractional_max_pool3d"
+    " grid_sample max_pool3d_alone max_unpool1d max_unpool2d max_unpool3d nanquantile"
+    " polar prod quantile stft trace view_as_complex"
 ).split()
 _GPU = "CrossEntropy CumSum LayerNorm LogSoftmax Softmax cdist group_norm interpolate prod"
 FLOAT32 = {

@@ -152,6 +152,18 @@ class GradScaler:
         """After how many steps the scale grows."""
         return self._growth_interval
 
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Choose what the scale grows by."""
+        self._growth_factor = new_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Choose what the scale shrinks by."""
+        self._backoff_factor = new_factor
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Choose after how many steps the scale grows."""
+        self._growth_interval = new_interval
+
     def state_dict(self) -> dict[str, Any]:
         """The scale, and what it adapts by; empty if not enabled."""
         if not self._enabled:

@@ -45,7 +45,7 @@ class Updates:
             recorder.stop(f"{name}, {why}")
         if any(args) or any(kwargs.values()):
             recorder.stop(f"{name} with a closure")
-        if optimizer._step_pre_hooks or optimizer._step_post_hooks:
+        if optimizer._has_step_hooks():
             recorder.stop(f"{name} with hooks")
         if (
             not flat
@@ -206,8 +206,7 @@ def _depends_on(recorder: Any, optimizer: Any) -> None:
             optimizer.state is state
             and len(now) == len(groups)
             and all(a is b for a, b in zip(now, groups, strict=True))
-            and not optimizer._step_pre_hooks
-            and not optimizer._step_post_hooks
+            and not optimizer._has_step_hooks()
         )
 
     recorder.numbers.conditions.append((same, True))

@@ -91,7 +91,8 @@ def multi_head_attention_forward(
 
 def _heads(x: Tensor, count: int) -> Tensor:
     """(N, rows, features) as (N, heads, rows, head_dim)."""
-    return x.reshape(*x.shape[:2], count, -1).transpose(1, 2)
+    n, rows, features = x.shape
+    return x.reshape(n, rows, count, features // count).transpose(1, 2)
 
 
 def _longer(x: Tensor, more: list[Tensor]) -> Tensor:

@@ -50,6 +50,12 @@ def _reduce(loss: Tensor, reduction: str, name: str = "") -> Tensor:
     return titled(found, name) if name else found
 
 
+def not_cast(result: Tensor, target: Tensor) -> RuntimeError:
+    """The error where torch writes a result into a tensor of the target's dtype."""
+    wide, narrow = (x.dtype.legacy_name.removesuffix("Tensor") for x in (result, target))
+    return RuntimeError(f"result type {wide} can't be cast to the desired output type {narrow}")
+
+
 def _warn_broadcast(input: Tensor, target: Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(
@@ -154,19 +160,27 @@ def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
         )
 
 
-def _classes_last(input: Tensor, target: Tensor, what: str) -> tuple[Tensor, Tensor]:
+def _classes_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
     shape, given = input._array.shape, target._array.shape
     if len(shape) == 2 and given == shape[:1]:
         return input, target
     if not shape:
-        raise RuntimeError(f"{what}: expected an input with a class dimension, got a scalar")
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if len(shape) == 1 and len(given) == 1:
+        if given[0] != 1:
+            raise ValueError(
+                f"For 1D input, 1D target must have size 1, but got target size: {given[0]}"
+            )
+        return input.unsqueeze(0), target
     expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
     if given != expected:
         if len(shape) > 1 and given and given[0] != shape[0]:
             raise ValueError(
                 f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0]})."
             )
+        if len(shape) <= 2:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(given)}")
     if len(shape) == 1:
         return input.unsqueeze(0), target.reshape(1)
@@ -236,7 +250,7 @@ def nll_loss(
     check_floating("nll_loss_out_frame", input)
     if weight is not None:
         _class_weights_checked(input, weight)
-    rows, classes = _classes_last(input, target, "nll_loss")
+    rows, classes = _classes_last(input, target)
     kept = classes != ignore_index
     safe = classes.masked_fill(kept.logical_not(), 0).long()
     check_bounds(safe._array, 0, rows.shape[1], soft.wrong_class)
@@ -245,7 +259,7 @@ def nll_loss(
         loss = loss * weight[safe]
     # where instead of a product, because an ignored row may contain -inf.
     loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
-    shape = target._array.shape
+    shape = target._array.shape if input._array.ndim > 1 else ()
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
@@ -281,9 +295,9 @@ def cross_entropy(
     if not input.is_floating_point():
         raise NotImplementedError(f"cross_entropy: expected floating logits, got {input.dtype}")
     _check_class_dtype("cross_entropy", target)
-    rows, classes = _classes_last(input, target, "cross_entropy")
+    rows, classes = _classes_last(input, target)
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
-    shape = target._array.shape
+    shape = target._array.shape if input._array.ndim > 1 else ()
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
@@ -341,6 +355,7 @@ def binary_cross_entropy(
             f"binary_cross_entropy: expected a target of input's dtype, {input.dtype}, got "
             f"{target.dtype}; target.to(input.dtype) converts it"
         )
+    check_floating("binary_cross_entropy", input)
     check_values(_check_probabilities, input._array, "input")
     check_values(_check_probabilities, target._array, "target")
     loss = POINTWISE["bce"](input, target)
@@ -373,12 +388,14 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
         )
     check_floating("log_sigmoid_cpu", input)
+    if not target.is_floating_point():
+        raise not_cast(input, target)
     if pos_weight is None:
         loss = POINTWISE["bce_logits"](input, target)
     else:
         factor = (pos_weight - 1) * target + 1
         loss = (1 - target) * input - factor * POINTWISE["logsigmoid"](input)
-    loss = loss if weight is None else loss * weight
+    loss = (loss if weight is None else loss * weight).to(target.dtype)
     return _reduce(loss, reduction, "BinaryCrossEntropyWithLogits")
 
 
@@ -396,6 +413,8 @@ def kl_div(
     With `log_target` the target holds log-probabilities too.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if input._array.dtype.kind in "biu" and target._array.dtype.kind in "biu":
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if reduction == "mean":
         warnings.warn(
             "kl_div: reduction 'mean' divides by batch size times support size; the definition of "

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 import minigrad
-from minigrad.ops import pool, random, volume
+from minigrad.autograd.mode import autocasts
+from minigrad.ops import norm, pool, random, volume
 from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
 from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each of num_groups groups of channels of (N, C, ...), more than one value."""
+    if input.dim() >= 2 and num_groups > 0:
+        n, channels, *rest = input.shape
+        size = [n * channels // num_groups, num_groups, *rest]
+        if size[0] * math.prod(rest) == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {size}"
+            )
+    return norm.group_norm(input, num_groups, weight, bias, eps)
 
 
 def local_response_norm(
@@ -30,8 +49,15 @@ def local_response_norm(
         return input
     flat = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
     flat = pad(flat, (0, 0, size // 2, (size - 1) // 2))
-    mean = pool.avg_pool2d(flat, (size, 1), 1).reshape(input.shape)
+    average = pool.avg_pool2d if input.dim() == 3 else channel_average
+    mean = average(flat, (size, 1), 1).reshape(input.shape)
     return input / (mean * alpha + k) ** beta
+
+
+@autocasts
+def channel_average(input: Tensor, size: tuple, stride: int) -> Tensor:
+    """For what torch has an `avg_pool3d`, which `autocast` on a CPU computes in float32."""
+    return pool.avg_pool2d(input, size, stride)
 
 
 def cross_map_lrn2d(
@@ -51,6 +77,7 @@ def cross_map_lrn2d(
     return input * (near * (alpha / size) + k) ** -beta
 
 
+@autocasts
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -68,6 +95,7 @@ def fractional_max_pool2d(
     )
 
 
+@autocasts
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -134,8 +162,18 @@ def _starts(sample: Tensor, length: int, count: int, kernel: int) -> Tensor:
 
 
 def _powers(mean: Tensor, count: int, norm_type: float) -> Tensor:
-    """The root of sums from means of powers."""
-    return (mean.sign() * mean.abs().relu() * count) ** (1.0 / norm_type)
+    """The root of sums from means of powers; sums of zero have no gradient."""
+    sums = mean.sign() * mean.abs() * count
+    empty = sums.detach() == 0
+    return (sums.masked_fill(empty, 1.0) ** (1.0 / norm_type)).masked_fill(empty, 0.0)
+
+
+def _extremes(
+    function: Callable, input: Tensor, norm_type: float, kernel: Any, stride: Any, ceil: bool
+) -> Tensor:
+    """The greatest absolute values of windows, or for -inf the least ones."""
+    sign = 1 if norm_type > 0 else -1
+    return function(input.abs() * sign, kernel, stride, ceil_mode=ceil) * sign
 
 
 def lp_pool1d(
@@ -143,6 +181,8 @@ def lp_pool1d(
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, L) or (C, L)."""
     size = kernel_size if isinstance(kernel_size, int) else kernel_size[0]
+    if math.isinf(norm_type):
+        return _extremes(pool.max_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = pool.avg_pool1d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, size, norm_type)
 
@@ -152,6 +192,8 @@ def lp_pool2d(
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, H, W) or (C, H, W)."""
     size = pool.pair(kernel_size)
+    if math.isinf(norm_type):
+        return _extremes(pool.max_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = pool.avg_pool2d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, math.prod(size), norm_type)
 
@@ -161,6 +203,8 @@ def lp_pool3d(
 ) -> Tensor:
     """The norm_type-norm of windows of (N, C, D, H, W) or (C, D, H, W)."""
     size = volume.triple(kernel_size)
+    if math.isinf(norm_type):
+        return _extremes(volume.max_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
     mean = volume.avg_pool3d(input**norm_type, kernel_size, stride, 0, ceil_mode)
     return _powers(mean, math.prod(size), norm_type)
 
@@ -285,13 +329,18 @@ def embedding_bag(
             f"embedding_bag: per_sample_weights was not None. It is only supported for mode='sum' "
             f"(got mode='{mode}')."
         )
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
+            f"it must have the same shape as the input ({input.shape})"
+        )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, n = input.shape
         input = input.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
-        check_values(_check_first_offset, offsets._array)
+        check_values(_check_offsets, offsets._array, input.shape[0])
         starts = offsets[:-1] if include_last_offset else offsets
         bags = starts.shape[0]
         places = minigrad.arange(input.shape[0], device=input.device)
@@ -318,8 +367,7 @@ def embedding_bag(
     zeros = rows.new_zeros((bags, rows.shape[1]))
     if mode == "max":
         kept = counted > 0
-        at = ids[kept].unsqueeze(1).expand(-1, rows.shape[1])
-        return zeros.scatter_reduce(0, at, rows[kept], "amax", include_self=False)
+        return _first_maxima(rows[kept], ids[kept], bags)
     total = zeros.index_add(0, ids, rows * counted.unsqueeze(1))
     if mode == "sum":
         return total
@@ -327,8 +375,29 @@ def embedding_bag(
     return total / sizes.unsqueeze(1)
 
 
-def _check_first_offset(offsets: Any) -> None:
-    if isinstance(offsets, np.ndarray) and offsets.size and offsets[0] != 0:  # no wait for a GPU
+def _first_maxima(rows: Tensor, ids: Tensor, bags: int) -> Tensor:
+    """The maxima of the rows of each bag, zeros for an empty one; of equal elements the first one
+    gets the gradient."""
+    count, width = rows.shape
+    at = ids.unsqueeze(1).expand(-1, width)
+    with minigrad.no_grad():
+        best = rows.new_zeros((bags, width)).scatter_reduce(0, at, rows, "amax", include_self=False)
+        found = (rows == best[ids]) | rows.isnan()
+        places = minigrad.arange(count, device=rows.device).unsqueeze(1)
+        places = minigrad.where(found, places, count)
+        first = places.new_full((bags, width), count).scatter_reduce(0, at, places, "amin")
+    return minigrad.cat([rows, rows.new_zeros((1, width))]).gather(0, first)
+
+
+def _check_offsets(offsets: Any, length: int) -> None:
+    if not isinstance(offsets, np.ndarray) or not offsets.size:  # no wait for a GPU
+        return
+    if offsets[-1] > length:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] of "
+            f"{offsets[-1]}"
+        )
+    if offsets[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {offsets[0]}"

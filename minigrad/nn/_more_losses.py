@@ -8,7 +8,7 @@ from typing import Any
 
 import minigrad
 from minigrad.autograd.mode import autocasts
-from minigrad.nn._losses import _reduce, legacy_reduction
+from minigrad.nn._losses import _reduce, legacy_reduction, not_cast
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -199,8 +199,20 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input)) for targets 1 and -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    check_floating("soft_margin_loss", input)
-    return _reduce((-target * input).exp().log1p(), reduction, "SoftMarginLoss")
+    if target.requires_grad and minigrad.is_grad_enabled():
+        raise RuntimeError(
+            "The function 'soft_margin_loss' is not differentiable with respect to argument "
+            "'target'. This input cannot have requires_grad True."
+        )
+    product = -input * target
+    if product.shape != input.shape:
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape "
+            f"{list(product.shape)}"
+        )
+    if not input.is_floating_point():
+        raise not_cast(product.float(), input)
+    return _reduce(product.exp().log1p().to(input.dtype), reduction, "SoftMarginLoss")
 
 
 @autocasts

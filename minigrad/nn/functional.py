@@ -39,6 +39,7 @@ from minigrad.nn._more_functions import (
     feature_alpha_dropout,
     fractional_max_pool2d,
     fractional_max_pool3d,
+    group_norm,
     local_response_norm,
     lp_pool1d,
     lp_pool2d,
@@ -82,7 +83,7 @@ from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.fold import fold, unfold
 from minigrad.ops.index import one_hot
 from minigrad.ops.matmul import linear
-from minigrad.ops.norm import group_norm, layer_norm, rms_norm
+from minigrad.ops.norm import layer_norm, rms_norm
 from minigrad.ops.pointwise import POINTWISE, Pointwise, check_floating
 from minigrad.ops.pool import (
     adaptive_avg_pool1d,
@@ -375,8 +376,11 @@ def gumbel_softmax(
 ) -> Tensor:
     """Sample from the Gumbel-softmax distribution (Jang et al. 2017); with `hard`, one-hot
     values with the gradient of the soft ones."""
+    least = 1e-10
+    if eps != least:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     uniform = minigrad.rand_like(logits.detach())
-    gumbels = -((-(uniform + eps).log()) + eps).log()
+    gumbels = -((-(uniform + least).log()) + least).log()
     soft = softmax((logits + gumbels) / tau, dim)
     if not hard:
         return soft
@@ -488,12 +492,18 @@ def _with_indices(pool: Callable) -> Callable:
 for _pool in (
     *(adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d),
     *(max_pool1d, max_pool2d, max_pool3d),
+    *(fractional_max_pool2d, fractional_max_pool3d),
 ):
     globals()[f"{_pool.__name__}_with_indices"] = _with_indices(_pool)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) to (..., C, H * r, W * r)"""
+    if input.dim() < 3 or upscale_factor <= 0:
+        raise RuntimeError(
+            "pixel_shuffle expects input to have at least 3 dimensions and a positive "
+            f"upscale_factor, but got {input.dim()} dimension(s) and {upscale_factor}"
+        )
     *lead, channels, height, width = input.shape
     r = upscale_factor
     if channels % (r * r):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from minigrad import dtypes
-from minigrad.autograd.mode import autocasts
+from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.node import titled
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
-from minigrad.tensor import Tensor, export
+from minigrad.tensor import Tensor, export, functions
 
 
 def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
@@ -121,6 +123,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
     check_floating("hardshrink_cpu", input)
+    if is_narrow(input._array):  # elements that were made from a number are at that bound
+        lambd = float(np.asarray(lambd, input._array.dtype))
     return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
 
 
@@ -129,6 +133,9 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where positive, else weight * x; weight has one element or one per channel."""
     count = weight._array.size
+    if weight._array.dtype != input._array.dtype:
+        own, other = (x.dtype.legacy_name.removesuffix("Tensor") for x in (input, weight))
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {own} and {other}")
     if weight._array.ndim > 1:
         raise RuntimeError(
             "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
@@ -166,6 +173,22 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
     a, b = x1._array, x2._array
+    if a.dtype != b.dtype:
+        dtype = functions.result_type(x1, x2)
+        x1, x2 = x1.to(dtype), x2.to(dtype)
+    if not x1.is_floating_point():
+        kind = x1.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {kind}"
+        )
     if a.ndim != b.ndim or not -a.ndim <= dim < a.ndim or a.shape[dim] != b.shape[dim]:
         x1, x2 = broadcast_tensors(x1, x2)
-    return (normalize(x1, dim=dim, eps=eps) * normalize(x2, dim=dim, eps=eps)).sum(dim)
+    return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
+
+
+def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
+    """x / max(norm(x), eps), with the gradient of x / norm(x) as in torch."""
+    norm = x.norm(2, dim, keepdim=True).clone()
+    with no_grad():
+        norm.clamp_(min=eps)
+    return x / norm

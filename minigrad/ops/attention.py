@@ -8,7 +8,7 @@ from typing import Any
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.ops import random
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
@@ -159,6 +159,7 @@ def _mask_as_4d(mask: Tensor, lead: tuple, scores: tuple) -> Tensor:
     return mask.reshape((1,) * (4 - mask._array.ndim) + tuple(mask._array.shape))
 
 
+@autocasts
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -13,6 +13,7 @@ from kernels import dispatch
 from kernels.launchers.layout import borders
 from minigrad import dtypes
 from minigrad._names import kind
+from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace
@@ -443,8 +444,15 @@ def pad(
         input = pad_constant(input, cropped)
         for n, (before, after) in zip(input._array.shape, grown, strict=True):
             _check_border(n, before, after, mode)
-    result = PadByItself.apply(input, pads=grown, mode=mode)
+    float32 = mode == "replicate" or (mode == "reflect" and len(pad) < 6)  # under `autocast`
+    result = (border_pad if float32 else PadByItself.apply)(input, pads=grown, mode=mode)
     return pad_constant(result, cropped) if any(cropped) and mode != "circular" else result
+
+
+@autocasts
+def border_pad(input: Tensor, pads: tuple, mode: str) -> Tensor:
+    """The paddings that `autocast` on a CPU computes in float32."""
+    return PadByItself.apply(input, pads=pads, mode=mode)
 
 
 def _check_border(n: int, before: int, after: int, mode: str) -> None:

@@ -20,7 +20,7 @@ from minigrad.ops.getitem import Put, flat_positions, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
 
 @functools.cache
@@ -292,6 +292,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return getitem(input, (slice(None),) * place + (index,))
     if not on_gpu(index._array):  # there the launcher checks
         _check_positions("index_select", index, n)
+    if n and not input._array.size:
+        return input.narrow(place, 0, 1).expand(
+            *shape[:place], index._array.size, *shape[place + 1 :]
+        )
     return _selected(input, place, index).reshape(
         *shape[:place], index._array.size, *shape[place + 1 :]
     )
@@ -472,10 +476,11 @@ def embedding(
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     i = index._array
-    if i.dtype.kind not in "iu":
+    if i.dtype != np.int64 and i.dtype != np.int32:
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {index.dtype} instead (while checking arguments for embedding)"
+            f"Long, Int; but got {type_name(index)} instead (while checking arguments for "
+            "embedding)"
         )
     padding = padding_idx
     if padding is not None and padding < 0:

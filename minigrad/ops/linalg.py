@@ -633,6 +633,7 @@ GEQRF = return_type("geqrf", "a", "tau")
 
 
 @export()
+@autocasts
 def geqrf(input: Tensor) -> Any:
     """(a, tau): R in the upper triangle of a, below it the Householder vectors v of Q, whose first
     element 1 is left out: Q is the product of I - tau v v^T. No gradient; see `linalg.qr`."""

@@ -203,7 +203,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
         )
     if a == 1 and b == 1:
-        return dot(input, other)
+        return _dot(input, other)
     if a == 1:
         return MatMul.apply(input.unsqueeze(0), other).squeeze(-2)
     if b == 1:
@@ -227,8 +227,14 @@ setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
 
 
 @export()
+@autocasts
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """Inner product of two vectors."""
+    return _dot(input, other)
+
+
+def _dot(input: Tensor, other: Tensor) -> Tensor:
+    """`dot` as a part of `matmul`, which `autocast` runs in 16 bits."""
     a, b = input._array, other._array
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
@@ -251,6 +257,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 @export()
+@autocasts
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(m, k) @ (k,)."""
     if input._array.ndim != 2 or vec._array.ndim != 1:
@@ -444,6 +451,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     inner = math.prod(a._array.shape[d] for d in left)
     rows = [a._array.shape[d] for d in keep_a]
     columns = [b._array.shape[d] for d in keep_b]
+    if not keep_a and not keep_b:
+        return dot(a.permute(left).reshape(-1), b.permute(right).reshape(-1))
     flat = matmul(
         a.permute(keep_a + left).reshape(math.prod(rows), inner),
         b.permute(right + keep_b).reshape(inner, math.prod(columns)),

@@ -193,7 +193,6 @@ def _wanted(ctx: Any, arrays: tuple) -> tuple:
 
 
 def _first_normalized(
-    name: str,
     input: Tensor,
     shape: tuple[int, ...],
     weight: Tensor | None = None,
@@ -217,7 +216,6 @@ def _first_normalized(
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
-    check_floating(name, input)
     return first
 
 
@@ -254,8 +252,9 @@ def layer_norm(
     weight and bias have that shape and the input's dtype (or float32 beside a 16-bit input).
     """
     shape = _shape(normalized_shape)
-    first = _first_normalized("LayerNormKernelImpl", input, shape, weight, bias)
+    first = _first_normalized(input, shape, weight, bias)
     check_mixed(input, weight, bias)
+    check_floating("LayerNormKernelImpl", input)
     return LayerNorm.apply(input, weight, bias, eps=eps, first=first)
 
 
@@ -268,7 +267,8 @@ def rms_norm(
     eps: by default the machine epsilon of the compute dtype.
     """
     shape = _shape(normalized_shape)
-    first = _first_normalized("rms_norm", input, shape, weight)
+    first = _first_normalized(input, shape, weight)
+    check_floating("rms_norm", input)
     if (
         weight is not None
         and weight._array.dtype is not input._array.dtype

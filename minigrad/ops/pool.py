@@ -283,9 +283,11 @@ def _check_adaptive1d(name: str, x: Tensor, output_size: Any) -> None:
 
 
 def target_size(name: str, output_size: Any, size: tuple) -> tuple[int, ...]:
-    """The output size; None keeps the length of the input."""
-    if isinstance(output_size, int) or output_size is None:
+    """The output size; a None among its lengths keeps that of the input."""
+    if isinstance(output_size, int):
         output_size = (output_size,) * len(size)
+    if output_size is None:
+        raise TypeError(f"{name}(): argument 'output_size' must be int or tuple, not NoneType")
     if len(output_size) != len(size):
         raise RuntimeError(f"{name}: output_size must have {len(size)} lengths, got {output_size}")
     sizes = tuple([n if o is None else int(o) for o, n in zip(output_size, size, strict=True)])

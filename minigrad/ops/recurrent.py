@@ -70,17 +70,20 @@ def recurrent(
     (i, f, g, o). sizes: per step how many sequences, the first ones, have it; the others keep their
     state.
     """
+    if grad_mode.autocast is None:
+        for state in (h,) if c is None else (h, c):
+            if state.dtype != x.dtype:
+                own, other = (t.dtype.legacy_name.removesuffix("Tensor") for t in (state, x))
+                raise RuntimeError(
+                    f"mat1 and mat2 must have the same dtype, but got {own} and {other}"
+                )
+    else:  # the gates come from a product in 16 bits
+        kept = x if mode in ("tanh", "relu") else h if c is None else c  # as operations have it
+        given = (x, weight, bias, h, c)
+        x, weight, bias, h, c = (t if t is None else t.to(kept.dtype) for t in given)  # type: ignore
     if grad_mode.observer is not None:
         return unrolled(x, weight, bias, h, c, mode, sizes)  # type: ignore[return-value]
-    if grad_mode.autocast is not None:  # the gates come from a product in 16 bits
-        x, weight, bias, h, c = _of_one_dtype([x, weight, bias, h, c])
     return Recurrent.apply(x, weight, bias, h, c, mode=mode, sizes=sizes)
-
-
-def _of_one_dtype(inputs: list) -> list:
-    """The inputs in the widest dtype among them, as additions have it."""
-    widest = max((x.dtype for x in inputs if x is not None), key=lambda dtype: dtype.itemsize)
-    return [x if x is None else x.to(widest) for x in inputs]
 
 
 def unrolled(
@@ -95,6 +98,8 @@ def unrolled(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """`recurrent` in plain operations, a few per step. With a projection (P, H) of the state of
     "lstm" weight is (4 * H, P) and h (B, P): the states of h and those of c, apart."""
+    if projection is not None and grad_mode.autocast is not None:
+        h = h.to(x.dtype)  # as the projections after each step have it
     hidden: list[Tensor] = [h]
     cells: list[Any] = [c]
     for t in range(x._array.shape[0]):

@@ -26,6 +26,7 @@ from minigrad.tensor import Tensor, wrap
 
 _DIMENSIONS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _MODES = ("nearest", "nearest-exact", "area", *_DIMENSIONS)
+_OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")  # uint8 images have these
 
 
 def _output_size(size: Any, scale_factor: Any, lengths: tuple[int, ...]) -> list[int]:
@@ -54,7 +55,7 @@ def _check(input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners
             "align_corners option can only be set with the interpolating modes: "
             "linear | bilinear | bicubic | trilinear"
         )
-    if mode not in ("nearest", "nearest-exact") or input._array.dtype != np.uint8:
+    if mode not in _OF_BYTES or input._array.dtype != np.uint8:
         check_floating("compute_indices_weights", input)
     dims = input._array.ndim - 2
     if not 1 <= dims <= 3 or _DIMENSIONS.get(mode, dims) != dims:
@@ -83,6 +84,8 @@ def interpolate(
     "bilinear" and "bicubic".
     """
     _check(input, size, scale_factor, mode, align_corners)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
@@ -100,14 +103,20 @@ def interpolate(
         same = isinstance(scale_factor, Sequence)
         factors = scale_factor if same else [scale_factor] * len(lengths)
     repeats, source = {}, input
-    for i, (n, m, factor) in enumerate(zip(lengths, target, factors, strict=True)):
-        step, dim = _step(mode, n, m, factor, align_corners), i + 2
+    in_bytes = input._array.dtype == np.uint8 and not mode.startswith("nearest")
+    order = reversed(range(len(lengths))) if in_bytes else range(len(lengths))  # rows first, as
+    for i in order:  # in Pillow and torch: each pass over bytes rounds
+        n, m, dim = lengths[i], target[i], i + 2
+        step = _step(mode, n, m, factors[i], align_corners)
+        input = input.float() if in_bytes else input
         if mode.startswith("nearest") and on_gpu(input._array) and _repeats(n, m, step, mode):
             repeats[dim] = m // n
         elif antialias:
             input = resampled(input, dim, _antialiased(n, m, step, mode))
         else:
             input = _along(input, dim, n, m, step, mode, bool(align_corners))
+        if in_bytes:
+            input = (input + 0.5).clamp(0, 255).byte()
     return repeated_along(input, repeats) if repeats else of_its_own(input, source)
 
 

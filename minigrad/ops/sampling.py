@@ -258,11 +258,11 @@ def _unpool(
             )
     lead = input._array.shape[:-dims]
     plane = math.prod(size)
-    flat = indices.reshape(*lead, -1)
+    flat = indices.reshape(*lead, math.prod(given))
     if flat.numel() and (int(flat.min()) < 0 or int(flat.max()) >= plane):
         raise RuntimeError(f"{name}: found an invalid max index (output volumes are {list(size)})")
     zeros = input.new_zeros((*lead, plane))
-    return zeros.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+    return zeros.scatter(-1, flat, input.reshape(flat.shape)).reshape(*lead, *size)
 
 
 def _define_unpool(dims: int) -> Any:
@@ -281,7 +281,7 @@ def _define_unpool(dims: int) -> Any:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Undoes `max_pool{dims}d`: its maxima at their indices, zeros elsewhere."
-    return function
+    return autocasts(function)
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = (_define_unpool(d) for d in (1, 2, 3))

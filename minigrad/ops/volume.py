@@ -172,20 +172,39 @@ def max_pool3d(
 ) -> Any:
     """Maximum over windows of (N, C, D, H, W) or (C, D, H, W); also its position in the flattened
     D * H * W if `return_indices`."""
+    pool = _max_pool3d if return_indices else max_pool3d_alone
+    return pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    both: bool,
+) -> Any:
     x = batched("max_pool3d", input, 3)
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads, reach = triple(padding, "padding"), triple(dilation, "dilation")
     n, c, depth, height, width = x._array.shape
     frames = x.reshape(n, c * depth, height, width)
-    y, inner = max_pool2d(frames, kernel[1:], step[1:], pads[1:], reach[1:], ceil_mode, True)
+    y, inner = max_pool2d(frames, kernel[1:], step[1:], pads[1:], reach[1:], ceil, True)
     size = y._array.shape[2:]
     y, outer = max_pool2d(
         y.reshape(n, c, depth, size[0] * size[1]),
-        *((kernel[0], 1), (step[0], 1), (pads[0], 0), (reach[0], 1), ceil_mode, True),
+        *((kernel[0], 1), (step[0], 1), (pads[0], 0), (reach[0], 1), ceil, True),
     )
     size = (outer._array.shape[2], *size)
-    return _joined(y, inner, outer, x._array.shape, size, input is x, return_indices)
+    return _joined(y, inner, outer, x._array.shape, size, input is x, both)
+
+
+@autocasts
+def max_pool3d_alone(input: Tensor, *how: Any) -> Tensor:
+    """`max_pool3d` without positions, which only `autocast` on a CPU tells from that with them."""
+    return _max_pool3d(input, *how)
 
 
 @export(method=False)
@@ -252,6 +271,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 @export(method=False)
+@autocasts
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum of (..., D, H, W) over windows such that the result has `output_size`."""
     x = _adaptive("adaptive_max_pool3d", input)

@@ -138,6 +138,9 @@ class Adagrad(Optimizer):
                 fused=fused,
             ),
         )
+        for group in self.param_groups:  # as in torch: a state dict has them before any step
+            for param in group["params"]:
+                self.state[param] = self._first_state(group, param)
 
     def _state_names(self, group: dict[str, Any]) -> Sequence[str]:
         return ("sum",)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import minigrad
-from minigrad.optim.optimizer import Optimizer, check_not_negative, real_parts
+from minigrad.optim.optimizer import Optimizer, check_not_negative, number, real_parts
 from minigrad.tensor import Tensor
 
 _SUFFICIENT, _CURVATURE = 1e-4, 0.9  # constants of the strong Wolfe conditions
@@ -81,7 +81,7 @@ class LBFGS(Optimizer):
                 iterations += 1
                 state["n_iter"] += 1
                 direction = self._direction(grad)
-                length = group["lr"]
+                length = number(group["lr"])
                 if state["n_iter"] == 1:
                     length *= min(1.0, 1.0 / grad.abs().sum().item())
                 slope = grad.dot(direction).item()

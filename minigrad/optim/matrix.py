@@ -190,5 +190,5 @@ def _check_real(name: str, param: Tensor) -> None:
 
 
 def _check_not_below(name: str, value: Any, least: int = 0) -> None:
-    if not least <= float(value):
+    if not least <= number(value):
         raise ValueError(f"{name} should be >= {least} but is: {value}")

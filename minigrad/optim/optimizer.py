@@ -38,7 +38,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # checked by the learning-rate schedulers
         args = (self, *args)  # as hooks see them
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in [*_ALL_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
@@ -51,11 +51,24 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             result = step(*args, **kwargs)
         else:
             result = mode.recorder.optimizer_step(self, step, args[1:], kwargs)
-        for hook in list(self._step_post_hooks.values()):
+        for hook in [*self._step_post_hooks.values(), *_ALL_POST_HOOKS.values()]:
             hook(self, args, kwargs)
         return result
 
     return wrapped
+
+
+_ALL_PRE_HOOKS, _ALL_POST_HOOKS = Hooks(), Hooks()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` before every step of all optimisers."""
+    return add_hook(_ALL_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., None]) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` after every step of all optimisers."""
+    return add_hook(_ALL_POST_HOOKS, hook)
 
 
 class Optimizer:
@@ -156,6 +169,12 @@ class Optimizer:
                 )
             param_group["param_names"] = [name for name, _ in params]
             params = [param for _, param in params]
+        if any(("param_names" in group) != any(named) for group in self.param_groups):
+            how = "with" if any(named) else "without"
+            raise ValueError(
+                "all optimizer param groups should be with/without names. "
+                f"cannot add param group {how} names to the optimizer"
+            )
         param_group["params"] = params
         self._check_params(params)
         for name, default in self.defaults.items():
@@ -194,8 +213,7 @@ class Optimizer:
                 if set_to_none:
                     param.grad = None
                 elif param.grad is not None:
-                    param.grad = param.grad.detach()
-                    param.grad.zero_()
+                    param.grad.detach_().zero_()
 
     def _state_names(self, group: dict[str, Any]) -> Sequence[str]:
         """The kinds of state that `_update` needs, each with the size of the parameters."""
@@ -329,6 +347,11 @@ class Optimizer:
 
     # ---------------------------------------------------------------- hooks
 
+    def _has_step_hooks(self) -> bool:
+        """Whether a step calls hooks, its own or those of all optimisers."""
+        own = self._step_pre_hooks or self._step_post_hooks
+        return bool(own or _ALL_PRE_HOOKS or _ALL_POST_HOOKS)
+
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` before every step."""
         return add_hook(self._step_pre_hooks, hook)
@@ -390,7 +413,7 @@ def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
-        if not 0.0 <= float(value):
+        if not 0.0 <= number(value):
             raise ValueError(f"Invalid {texts.get(name, name + ' value')}: {value}")
 
 
@@ -409,8 +432,11 @@ def _rehearse(optimizer: Optimizer) -> None:
     none of the program's functions and a copy of the parameters is small."""
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     own = type(optimizer).__module__.startswith("minigrad.optim.")
-    hooks = optimizer._step_pre_hooks or optimizer._step_post_hooks
-    if own and not hooks and sum(one._array.nbytes for one in parameters) < _SMALL:
+    if (
+        own
+        and not optimizer._has_step_hooks()
+        and sum(one._array.nbytes for one in parameters) < _SMALL
+    ):
         for one in parameters:
             one.grad = wrap(np.empty_like(one._array))
         optimizer.step()

@@ -53,6 +53,8 @@ class PerParameter(Optimizer):
         if not state:
             state.update(self._first_state(group, param))
         if self._counts_steps:
+            if isinstance(state["step"], int | float):  # from an old checkpoint
+                state["step"] = minigrad.tensor(float(state["step"]))
             state["step"] += 1
         grad: Any = param.grad
         if param.is_complex():  # real and imaginary parts, each by itself

@@ -90,6 +90,30 @@ def test_dtypes_as_torch(torch, dtype):
             "gru cell": lambda: t.nn.GRUCell(3, 2)(x),
             "lstm cell": lambda: t.nn.LSTMCell(3, 2)(x)[1],
             "attention": lambda: t.nn.MultiheadAttention(3, 1)(x, x, x)[1],
+            "attention of mixed": lambda: F.scaled_dot_product_attention(y, x, x),
+            "mv": lambda: t.mv(x, x[0]),
+            "matrix @ vector": lambda: x @ x[0],
+            "dot": lambda: t.dot(x[0], x[0]),
+            "vdot": lambda: x[0].vdot(x[0]),
+            "vector @ vector": lambda: x[0] @ x[0],
+            "inner": lambda: t.inner(x[0], x[0]),
+            "tensordot": lambda: t.tensordot(x, x, 2),
+            "vecdot": lambda: t.linalg.vecdot(x, y),
+            "multi_dot of float32": lambda: t.linalg.multi_dot([x, x, x]),
+            "matrix_power": lambda: t.linalg.matrix_power(x, 3),
+            "geqrf": lambda: t.geqrf(y)[0],
+            "ormqr": lambda: t.ormqr(y, y[0], y),
+            "max_pool3d": lambda: F.max_pool3d(cube.to(low), 1),
+            "max_pool3d with places": lambda: F.max_pool3d(cube.to(low), 1, return_indices=True)[0],
+            "adaptive_max_pool3d": lambda: F.adaptive_max_pool3d(cube.to(low), 1),
+            "fractional": lambda: F.fractional_max_pool2d(square.to(low), 2, output_size=1),
+            "unpool": lambda: F.max_unpool2d(square.to(low), t.arange(9).reshape(1, 1, 3, 3), 1),
+            "normalised channels": lambda: F.local_response_norm(y[None], 1),
+            "normalised channels of images": lambda: F.local_response_norm(square.to(low), 1),
+            "reflect": lambda: F.pad(y, (1, 1), "reflect"),
+            "reflect volumes": lambda: F.pad(cube.to(low), (1,) * 6, "reflect"),
+            "replicate volumes": lambda: F.pad(cube.to(low), (1,) * 6, "replicate"),
+            "circular": lambda: F.pad(y, (1, 1), "circular"),
             **{
                 name: lambda name=name: getattr(F, name)(y, y)
                 for name in (
@@ -111,17 +135,36 @@ def test_dtypes_as_torch(torch, dtype):
 
 
 def test_recurrent_layers_in_a_block(rng):
-    """Products in 16 bits, states in float32; gradients reach the weights in their dtype."""
+    """Products in 16 bits, states of GRU in float32; gradients reach the weights in float32."""
     x = minigrad.tensor(rng.standard_normal((4, 2, 3)), dtype=minigrad.float32)
-    for make in (nn.RNN, nn.LSTM, nn.GRU):
+    low, full = minigrad.bfloat16, minigrad.float32
+    for make, dtype in ((nn.RNN, low), (nn.LSTM, low), (nn.GRU, full)):
         layer = make(3, 5, bidirectional=True)
         expected = layer(x)[0]
         with autocast("cpu", dtype=minigrad.bfloat16):
             found = layer(x)[0]
             loss = F.mse_loss(found, minigrad.zeros(4, 2, 10))
         loss.backward()
-        assert layer.weight_ih_l0.grad.dtype == found.dtype == minigrad.float32
+        assert layer.weight_ih_l0.grad.dtype == full and found.dtype == dtype
         assert 0 < (found - expected).abs().max() < 0.03
+
+
+def test_states_in_a_block_as_torch(torch, rng):
+    """Those of LSTM in 16 bits unless the sequences are packed; a cell's are as they are given."""
+    for kind in ("packed", "padded", "projected", "RNNCell", "GRUCell", "LSTMCell"):
+        options = {"proj_size": 2} if kind == "projected" else {}
+        for narrow in (False, True):
+            found = []
+            for t in (minigrad, torch):
+                x = t.zeros(2, 2, 3, dtype=t.bfloat16 if narrow else t.float32)
+                pack = t.nn.utils.rnn.pack_padded_sequence
+                layer = getattr(t.nn, kind, t.nn.LSTM)(3, 4, **options)
+                x = x[0] if kind.endswith("Cell") else pack(x, [2, 1]) if kind == "packed" else x
+                with t.autocast("cpu", dtype=t.bfloat16):
+                    states = layer(x) if kind.endswith("Cell") else layer(x)[1]
+                states = states if isinstance(states, tuple) else (states,)
+                found.append([str(s.dtype).partition(".")[2] for s in states])
+            assert found[0] == found[1], (kind, narrow)
 
 
 def test_blocks():
@@ -201,6 +244,10 @@ def test_the_scale_as_torch(torch):
         other = t.amp.GradScaler("cpu")
         other.load_state_dict(scaler.state_dict())
         history.append((other.get_scale(), scaler.scale([t.ones(1)])[0].tolist()))
+        scaler.set_growth_factor(3.0)
+        scaler.set_backoff_factor(0.25)
+        scaler.set_growth_interval(5)
+        history.append(scaler.state_dict())
         found.append(history)
     assert found[0] == found[1]
 

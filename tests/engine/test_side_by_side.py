@@ -509,12 +509,19 @@ PROGRAMS = {
         m.nn.functional.group_norm(h(x)[None], 3, x[:, 0], x[:, 1])
         m.nn.functional.group_norm(h(x).reshape(3, 2, 2), 1, h(x)[0, :2], h(x)[1, :2])
         m.cosine_similarity(m.full((3, 2), 300.0).half(), m.full((1, 2), 300.0).half())
+        m.nn.functional.hardshrink(m.full((2,), 0.3).bfloat16(), 0.3)
         m.addmm(m.ones(4).double(), m.ones(2, 3), m.ones(3, 4))
         m.addmm(m.ones(1, 2, 4), m.ones(2, 3), m.ones(3, 4))
         m.addmm(m.ones(3), m.ones(2, 3), m.ones(3, 4))
         m.addmm(m.ones(1, 1), m.ones(2, 3), m.ones(3, 4))
         m.addmv(m.ones(2), m.ones(2, 3), m.ones(3).double())
         m.baddbmm(m.ones(2).half(), m.ones(1, 2, 3), m.ones(1, 3, 2))
+    """,
+    "ties": """
+        grad(lambda x: m.nn.functional.embedding_bag(i(0, 1, 2)[None], x - x.detach(), mode="max"))
+        grad(lambda x: m.nn.functional.embedding_bag(i(2, 0, 2), x * 0 + x, i(0, 2), mode="max"))
+        grad(lambda x: m.nn.functional.lp_pool2d((x - x.detach())[None], 3.0, 2))
+        grad(lambda x: m.nn.functional.lp_pool1d(x - x.detach(), 1.5, 2))
     """,
     "hooks": """
         hooked(lambda g: 3)

@@ -394,6 +394,35 @@ def test_layer_errors_as_torch(program, same_error):
     same_error(program)
 
 
+@pytest.mark.parametrize(
+    ("shape", "program"),
+    [
+        ((3, 0, 4), lambda n, x: n.MultiheadAttention(4, 2)(x, x, x)[0]),
+        ((0, 3, 4), lambda n, x: n.TransformerEncoderLayer(4, 2, 8)(x)),
+        ((0, 3, 4, 4), lambda n, x: n.Upsample(scale_factor=2)(x)),
+        ((0, 3, 2, 2), lambda n, x: n.MaxUnpool2d(2)(x, x.long())),
+    ],
+)
+def test_batches_of_nothing_as_torch(shape, program, torch):
+    shapes = []
+    for t in (minigrad, torch):
+        x = t.zeros(shape, requires_grad=True)
+        found = program(t.nn, x)
+        found.sum().backward()
+        assert found.numel() == 0 and x.grad.shape == shape
+        shapes.append(tuple(found.shape))
+    assert shapes[0] == shapes[1]
+
+
+def test_features_of_instance_norm_as_torch(torch):
+    """The number of channels counts where there are parameters; else a wrong one warns."""
+    for t in (minigrad, torch):
+        with pytest.raises(ValueError, match=r"match num_features \(3\), but got: 4"):
+            t.nn.InstanceNorm1d(3, affine=True)(t.ones(2, 4, 5))
+        with pytest.warns(UserWarning, match="does not match num_features"):
+            t.nn.InstanceNorm1d(3)(t.ones(2, 4, 5))
+
+
 def test_softshrink_needs_a_width():
     with pytest.raises(RuntimeError, match="lambda must be"):
         nn.functional.softshrink(minigrad.zeros(2), -1.0)

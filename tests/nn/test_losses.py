@@ -206,6 +206,8 @@ def test_warnings():
     assert loss.reduction == "sum"
     with pytest.warns(UserWarning, match="batchmean"):
         F.kl_div(a, a)
+    with pytest.warns(UserWarning, match="has no effect"):
+        assert F.gumbel_softmax(a, eps=float("nan")).sum().isfinite()
 
 
 @pytest.mark.parametrize(
@@ -223,8 +225,17 @@ def test_warnings():
         lambda t: t.nn.functional.cross_entropy(
             t.zeros(2, 3), t.tensor([0, 1]), label_smoothing=1.5
         ),
+        lambda t: t.nn.functional.cross_entropy(t.zeros(3), t.tensor([0, 1])),
+        lambda t: t.nn.functional.cross_entropy(t.zeros(2, 3), t.tensor([[0], [1]])),
+        lambda t: t.nn.functional.nll_loss(t.zeros(()), t.tensor(0)),
+        lambda t: t.nn.BCEWithLogitsLoss()(t.zeros(2), t.tensor([0, 1])),
+        lambda t: t.nn.functional.binary_cross_entropy(t.tensor([1]), t.tensor([1])),
+        lambda t: t.nn.functional.soft_margin_loss(t.zeros(2), t.ones(2, requires_grad=True)),
+        lambda t: t.nn.functional.soft_margin_loss(t.zeros(2, 1), t.ones(2)),
+        lambda t: t.nn.functional.soft_margin_loss(t.tensor([1]), t.tensor([1])),
+        lambda t: t.cosine_similarity(t.tensor([1]), t.tensor([1]), 0),
     ],
-    ids=range(10),
+    ids=range(19),
 )
 def test_errors_as_torch(program, same_error):
     same_error(program)
@@ -242,6 +253,36 @@ def test_errors_with_our_own_words():
         F.cross_entropy(x, minigrad.zeros(2, dtype=minigrad.int32))
     with pytest.raises(RuntimeError, match="Expected target size"):
         F.cross_entropy(minigrad.zeros(2, 3, 4), minigrad.zeros(2, 5).long())
+
+
+def test_a_class_in_a_vector():
+    """It is what one row of classes may be given as, too; the loss has no dimension."""
+    x = minigrad.tensor([1.0, 2.0, 4.0])
+    for function in (F.cross_entropy, F.nll_loss):
+        found = function(x, minigrad.tensor([1]), reduction="none")
+        assert found.shape == () and found == function(x, minigrad.tensor(1))
+
+
+def test_dtypes_of_results_as_torch(torch):
+    for t in (minigrad, torch):
+        single, double = t.full((2,), 0.5), t.full((2,), 0.5).double()
+        assert t.nn.functional.binary_cross_entropy_with_logits(double, single).dtype == t.float32
+        assert t.nn.functional.binary_cross_entropy_with_logits(single, double).dtype == t.float64
+        assert t.nn.functional.soft_margin_loss(single, double).dtype == t.float32
+        assert t.nn.functional.soft_margin_loss(single, single > 0).dtype == t.float32
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 0.01, 1.0])
+def test_the_cosine_of_a_short_vector_as_torch(scale, rng, torch):
+    """Its norm counts as eps, but its gradient is that of a longer one."""
+    a, b = rng.normal(size=(3, 4)) * scale, rng.normal(size=(3, 4))
+    found = []
+    for t in (minigrad, torch):
+        x, y = (t.tensor(v, requires_grad=True) for v in (a, b))
+        cosine = t.nn.functional.cosine_similarity(x, y, eps=0.1)
+        found.append((cosine, *t.autograd.grad(cosine.sum(), (x, y))))
+    for mine, theirs in zip(*found, strict=True):
+        close(mine, theirs)
 
 
 def test_classes_are_those_of_the_input():

@@ -423,9 +423,41 @@ def _messages(t):
     return texts
 
 
-@pytest.mark.parametrize(
-    "program", [_texts, _dicts, _always_called, _old_backward_hook, _submodules, _messages]
-)
+def _refusals(t):
+    """Two kinds of backward hooks; extra state that nothing takes."""
+
+    class Saves(t.nn.Module):
+        def get_extra_state(self):
+            return 1
+
+    both, texts = t.nn.Linear(1, 1), []
+    both.register_backward_hook(lambda *args: None)
+    for program in (
+        lambda: both.register_full_backward_hook(lambda *args: None),
+        lambda: Saves().load_state_dict(Saves().state_dict()),
+    ):
+        try:
+            program()
+        except RuntimeError as error:
+            texts.append(str(error))
+    return texts
+
+
+def _several_bases(t):
+    class Other:
+        def __init__(self, **options):
+            self.options = options
+
+    class Both(t.nn.Module, Other):
+        call_super_init = True
+
+    return Both(x=1).options, list(Both().parameters())
+
+
+PROGRAMS = [_texts, _dicts, _always_called, _old_backward_hook, _submodules, _messages]
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, _refusals, _several_bases])
 def test_programs_as_torch(program, torch):
     assert repr(program(minigrad)).replace("minigrad", "torch") == repr(program(torch))
 

@@ -161,6 +161,88 @@ def test_errors(call, error, message):
         call(minigrad.rand(1, 2, 5, 6, 7))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_as_torch(mode, antialias, rng, torch):
+    """torch rounds its weights, too: a few bytes differ a little."""
+    image = rng.integers(0, 256, (2, 3, 37, 29)).astype(np.uint8)
+    for size in ((64, 70), (20, 17), (37, 12)):
+        mine, theirs = (
+            t.nn.functional.interpolate(t.from_numpy(image), size, mode=mode, antialias=antialias)
+            for t in (minigrad, torch)
+        )
+        assert mine.dtype == minigrad.uint8
+        apart = np.abs(mine.int().numpy() - theirs.int().numpy())
+        assert apart.max() <= 2 and (apart > 0).mean() < 0.1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda t: t.nn.PReLU().double()(t.ones(2)),
+        lambda t: t.nn.functional.prelu(t.ones(2), t.tensor([1])),
+        lambda t: t.nn.GroupNorm(4, 4)(t.ones(1, 4)),
+        lambda t: t.nn.GroupNorm(2, 2).eval()(t.ones(1, 2, 1)),
+        lambda t: t.nn.functional.embedding(t.ones(2).byte(), t.ones(3, 2)),
+    ],
+    ids=range(5),
+)
+def test_refused_as_in_torch(program, same_error):
+    same_error(program)
+
+
+@pytest.mark.parametrize(
+    ("error", "program"),
+    [
+        (IndexError, lambda n, x: n.Sequential(n.ReLU()).insert(5, n.ReLU())),
+        (AssertionError, lambda n, x: n.Sequential(n.ReLU()).insert(0, 3)),
+        (RuntimeError, lambda n, x: n.ParameterList([x])(x)),
+        (AttributeError, lambda n, x: n.ParameterDict({"a": x})["b"]),
+        (RuntimeError, lambda n, x: n.EmbeddingBag(3, 2)(x.long(), x[:2].long() * 0 + 5)),
+        (
+            ValueError,
+            lambda n, x: n.EmbeddingBag(3, 2, mode="sum")(x.long()[None], None, x[:3][None]),
+        ),
+        (RuntimeError, lambda n, x: n.PixelShuffle(2)(x[None])),
+        (RuntimeError, lambda n, x: n.PixelShuffle(0)(x[None, None])),
+        (ValueError, lambda n, x: n.TripletMarginLoss(margin=-1)),
+        (ValueError, lambda n, x: n.TripletMarginWithDistanceLoss(margin=0)),
+        (ValueError, lambda n, x: n.MultiMarginLoss(weight=x[None])),
+        (RuntimeError, lambda n, x: n.KLDivLoss(reduction="sum")(x.long(), x.long())),
+        (
+            ValueError,
+            lambda n, x: n.functional.interpolate(x[None, None], 2, recompute_scale_factor=True),
+        ),
+    ],
+)
+def test_refused_with_torchs_class_of_error(error, program, torch):
+    for t in (minigrad, torch):
+        with pytest.raises(error):
+            program(t.nn, t.zeros(4))
+
+
+@pytest.mark.parametrize("norm", [float("inf"), -float("inf")])
+def test_power_pools_of_infinite_power_as_torch(norm, rng, torch):
+    """The greatest or the least absolute value."""
+    values = rng.standard_normal((1, 2, 4, 6, 4))
+    for dims, name in enumerate(("lp_pool1d", "lp_pool2d", "lp_pool3d"), 1):
+        index = (slice(None),) * 2 + (0,) * (3 - dims)
+        mine, theirs = (
+            getattr(t.nn.functional, name)(t.tensor(values)[index], norm, 2, ceil_mode=True)
+            for t in (minigrad, torch)
+        )
+        assert mine.tolist() == theirs.tolist()
+
+
+def test_kinds_of_errors_as_torch(torch):
+    for t in (minigrad, torch):
+        with pytest.raises(RuntimeError, match="mixed dtype"):
+            t.nn.LayerNorm(2)(t.ones(3, 2).long())
+        with pytest.raises(TypeError):
+            t.nn.AdaptiveAvgPool2d(None)(t.ones(1, 1, 2, 2))
+        assert t.nn.AdaptiveAvgPool2d((None, 1))(t.ones(1, 1, 2, 2)).shape == (1, 1, 2, 1)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
     table = minigrad.tensor([[1.0], [2.0], [4.0], [8.0]])

@@ -208,8 +208,19 @@ def states(t, *shape):
         lambda t: t.nn.utils.rnn.pack_padded_sequence(t.zeros(3, 2, 1), [2, 0]),
         lambda t: t.nn.utils.rnn.pack_padded_sequence(t.zeros(3, 2, 1), [2]),
         lambda t: t.nn.utils.rnn.pad_sequence([t.zeros(1)], padding_side="up"),
+        lambda t: t.nn.GRU(3, 4, proj_size=2),
+        lambda t: t.nn.RNN(3, 4, proj_size=0),
+        lambda t: t.nn.GRU(3, 4)(t.zeros(2, 2, 3), t.zeros(1, 2, 4).double()),
+        lambda t: t.nn.GRU(3, 4)(t.zeros(2, 2, 3), (t.zeros(1, 2, 4),)),
+        lambda t: t.nn.LSTM(3, 4)(t.zeros(2, 2, 3), t.zeros(1, 2, 4)),
+        lambda t: t.nn.LSTM(3, 4)(t.zeros(2, 2, 3), (t.zeros(1, 2, 4),) * 3),
+        lambda t: t.nn.LSTMCell(3, 4)(t.zeros(2, 3), t.zeros(2, 4)),
+        lambda t: t.nn.LSTMCell(3, 4)(t.zeros(2, 3), (t.zeros(2, 4),)),
+        lambda t: t.nn.LSTMCell(3, 4)(t.zeros(2, 3), (t.zeros(2, 4), t.zeros(2, 5))),
+        lambda t: t.nn.GRUCell(3, 4)(t.zeros(2, 3), t.zeros(3, 4)),
+        lambda t: t.nn.RNNCell(3, 4)(t.zeros(2, 4)),
     ],
-    ids=range(19),
+    ids=range(30),
 )
 def test_errors_as_torch(program, same_error):
     with warnings.catch_warnings():

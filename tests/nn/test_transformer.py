@@ -59,6 +59,24 @@ def test_encoder_as_torch(torch, rng, options):
     agree(rng, layers[0](x[0]), layers[1](x[1]), layers, [x])
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_padded_positions_in_evaluation_as_torch(torch, rng, nested):
+    """torch's fast path computes no padded positions: they are zeros before the last norm."""
+
+    def make(t):
+        layer = t.nn.TransformerEncoderLayer(**ENCODER, batch_first=True, dtype=t.float64)
+        norm = t.nn.LayerNorm(8, dtype=t.float64)
+        return t.nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=nested).eval()
+
+    layers, x = pair(torch, make), both(torch, rng, 3, 5, 8)
+    for padding in ([False] * 3 + [True] * 2, [False, True] * 2 + [False]):
+        results = []
+        for layer, t, value in zip(layers, (minigrad, torch), x):
+            with t.no_grad():
+                results.append(layer(value, src_key_padding_mask=t.tensor([padding] * 3)))
+        close(*results)
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformer_as_torch(torch, rng, norm_first):
     def make(t):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 
 import numpy as np
@@ -276,6 +277,17 @@ def test_sole_owner():
     assert not is_sole_owner(t)
 
 
+def test_zero_grad_keeps_the_tensor():
+    """set_to_none=False writes zeros into the gradient, which loses its history."""
+    p = minigrad.ones(3, requires_grad=True)
+    for create_graph in (False, True):
+        (p * p).sum().backward(create_graph=create_graph)
+        grad = p.grad
+        optim.SGD([p]).zero_grad(set_to_none=False)
+        assert p.grad is grad and not grad.requires_grad and grad.tolist() == [0.0] * 3
+        p.grad = None
+
+
 def test_zero_grad_and_accumulation():
     net = nn.Linear(2, 1, bias=False)
     o = optim.SGD(net.parameters(), lr=0.1)
@@ -306,6 +318,33 @@ def test_hooks():
     assert o.state_dict()["extra"] == 1
     o.load_state_dict(o.state_dict())
     assert events[-1] == "load"
+
+
+def test_hooks_of_all_optimisers_as_torch(torch):
+    """Before those of one optimiser and after them, until they are removed."""
+
+    def run(t):
+        of_all, events = importlib.import_module(f"{t.__name__}.optim.optimizer"), []
+
+        def tell(text):
+            return lambda optimizer, args, kwargs: events.append(text)
+
+        handles = [
+            of_all.register_optimizer_step_pre_hook(tell("all before")),
+            of_all.register_optimizer_step_post_hook(tell("all after")),
+        ]
+        for kind in (t.optim.SGD, t.optim.Adam, t.optim.NAdam):
+            optimizer = kind([t.nn.Parameter(t.ones(2))])
+            optimizer.register_step_pre_hook(tell("before"))
+            optimizer.register_step_post_hook(tell("after"))
+            optimizer.step()
+        for handle in handles:
+            handle.remove()
+        optimizer.step()
+        return events
+
+    found = run(minigrad)
+    assert found == run(torch) and len(found) == 14
 
 
 def test_an_optimiser_written_by_a_user(seed):

@@ -100,6 +100,13 @@ def test_each_evaluation_of_a_line_search_as_torch(torch, well, options):
     assert len(mine[0]) == len(theirs[0])
 
 
+def test_a_tensor_as_rate_stays_what_it_is():
+    rate = minigrad.tensor(0.5)
+    x, losses, _ = minimise(minigrad, 3, rosenbrock, [0.5, 0.5], lr=rate, max_iter=4)
+    y, same, _ = minimise(minigrad, 3, rosenbrock, [0.5, 0.5], lr=0.5, max_iter=4)
+    assert rate.item() == 0.5 and losses == same and x.tolist() == y.tolist()
+
+
 def test_a_loss_that_is_not_finite_ends_no_search():
     def overflows(x):
         return (x.square() + minigrad.where(x > 2, minigrad.inf, 0.0)).sum()

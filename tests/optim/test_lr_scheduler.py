@@ -239,6 +239,52 @@ def test_sequences_and_chains_as_torch(torch):
         assert copied.get_last_lr() == schedules[0].get_last_lr()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s, o: s.StepLR(o, 2),
+        lambda s, o: s.LinearLR(o),
+        lambda s, o: s.CosineAnnealingLR(o, 5),
+        lambda s, o: s.LambdaLR(o, lambda epoch: 0.9**epoch),
+        lambda s, o: s.CyclicLR(o, 0.1, 0.2, 3),
+        lambda s, o: s.OneCycleLR(o, 0.3, 10),
+    ],
+)
+def test_tensors_as_rates_as_torch(make, torch):
+    """A schedule writes into the tensor; get_last_lr gives copies."""
+    found = []
+    for t in (minigrad, torch):
+        given = t.tensor(0.1)
+        optimizer = t.optim.SGD([t.ones(2)], lr=given, momentum=0.5)
+        schedule, last, rates = make(t.optim.lr_scheduler, optimizer), [], []
+        for _ in range(3):
+            optimizer.step()
+            schedule.step()
+            last += schedule.get_last_lr()
+            rates.append(given.item())
+        assert optimizer.param_groups[0]["lr"] is given
+        assert rates == [rate.item() for rate in last]
+        found.append(rates)
+    assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize("name", ["StepLR", "ExponentialLR", "PolynomialLR", "CosineAnnealingLR"])
+def test_a_group_added_in_between_as_torch(name, torch):
+    """As when layers are trained later than others."""
+    options = {"StepLR": (2,), "ExponentialLR": (0.9,), "CosineAnnealingLR": (7,)}.get(name, ())
+    found = []
+    for t in (minigrad, torch):
+        optimizer = t.optim.SGD([t.ones(2)], lr=0.1)
+        schedule = getattr(t.optim.lr_scheduler, name)(optimizer, *options)
+        for step in range(4):
+            optimizer.step()
+            schedule.step()
+            if step == 1:
+                optimizer.add_param_group({"params": [t.ones(3)], "lr": 0.3})
+        found.append(schedule.get_last_lr())
+    assert len(found[0]) == 2 and found[0] == pytest.approx(found[1])
+
+
 def test_formulas():
     o = optimiser()
     cosine = lr_scheduler.CosineAnnealingLR(o, 10, eta_min=0.02)

@@ -114,6 +114,40 @@ def test_options_and_state_dict_keys_as_torch(seed, torch):
         assert repr(a) == repr(b)
 
 
+def test_adagrad_has_its_state_from_the_beginning_as_torch(torch):
+    """Also that of parameters without a gradient; what a state dict had before a step stays."""
+    found = []
+    for t in (minigrad, torch):
+        p, q = (t.nn.Parameter(t.ones(n)) for n in (2, 3))
+        optimizer = t.optim.Adagrad([p, q], lr=0.5, initial_accumulator_value=0.25)
+        before = optimizer.state_dict()["state"]
+        sums = [before[i]["sum"].tolist() for i in before]
+        p.grad = t.ones(2)
+        optimizer.step()
+        steps = [entry["step"].item() for entry in optimizer.state.values()]
+        found.append((sums, steps, optimizer.state[p]["sum"].tolist(), p.tolist(), list(before[0])))
+    assert found[0][:3] == found[1][:3] and found[0][4] == found[1][4]
+    assert found[0][3] == pytest.approx(found[1][3])
+
+
+def test_checkpoints_with_integers_as_steps(torch):
+    """torch wrote such ones before its version 1.12."""
+    for name in ("Adam", "NAdam", "RAdam", "Rprop", "ASGD", "Adafactor"):
+        found = []
+        for t in (minigrad, torch):
+            p = t.nn.Parameter(t.arange(6.0).reshape(2, 3))
+            optimizer = getattr(t.optim, name)([p], lr=0.1)
+            p.grad = t.ones(2, 3)
+            optimizer.step()
+            saved = optimizer.state_dict()
+            saved["state"][0]["step"] = 1
+            optimizer.load_state_dict(saved)
+            optimizer.step()
+            assert optimizer.state[p]["step"].item() == 2
+            found.append(p.tolist())
+        np.testing.assert_allclose(*found, rtol=1e-5)
+
+
 def test_groups_with_their_own_options(seed, torch):
     optimisers = []
     for t in (minigrad, torch):
@@ -228,6 +262,7 @@ def _train_both(torch, rng):
         lambda t, p: t.optim.Muon(p),
         lambda t, p: t.optim.Muon(p[:1], momentum=-1),
         lambda t, p: t.optim.Muon(p[:1], adjust_lr_fn="none"),
+        lambda t, p: t.optim.Adam(p, lr="0.1"),
         lambda t, p: t.optim.SGD([]),
         lambda t, p: t.optim.SGD([3]),
         lambda t, p: t.optim.SGD([p[0] * 2]),
@@ -235,10 +270,12 @@ def _train_both(torch, rng):
         lambda t, p: t.optim.SGD([{"params": set(p)}]),
         lambda t, p: t.optim.SGD(p).add_param_group([1]),
         lambda t, p: t.optim.SGD([("a", p[0]), p[1]]),
+        lambda t, p: t.optim.SGD([{"params": p[:1]}, {"params": [("b", p[1])]}]),
+        lambda t, p: t.optim.SGD([{"params": [("a", p[0])]}, {"params": p[1:]}]),
         lambda t, p: t.optim.SGD(p).load_state_dict({"state": {}, "param_groups": []}),
         lambda t, p: t.optim.SGD(p).load_state_dict(t.optim.SGD(p[:1]).state_dict()),
     ],
-    ids=range(30),
+    ids=range(33),
 )
 def test_errors_as_torch(program, same_error):
     same_error(lambda t: program(t, parameters(t, 0)))

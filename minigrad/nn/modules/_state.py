@@ -196,7 +196,7 @@ class StateDictMixin:
             elif strict:
                 missing_keys.append(key)
         extra = prefix + _EXTRA_STATE
-        if self._has_extra_state():
+        if type(self).set_extra_state is not StateDictMixin.set_extra_state:
             if extra in state_dict:
                 self.set_extra_state(state_dict[extra])
             elif strict:

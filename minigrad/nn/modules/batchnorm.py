@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import minigrad
@@ -171,9 +172,24 @@ class _InstanceNorm(_NormBase):
             raise ValueError(
                 f"expected {batched - 1}D or {batched}D input (got {input.dim()}D input)"
             )
+        dim = input.dim() - batched + 1
+        if input.shape[dim] != self.num_features:
+            self._check_features(dim, input.shape[dim])
         if input.dim() == batched - 1:
             return self._normalise(input.unsqueeze(0)).squeeze(0)
         return self._normalise(input)
+
+    def _check_features(self, dim: int, size: int) -> None:
+        if self.affine:
+            raise ValueError(
+                f"expected input's size at dim={dim} to match num_features ({self.num_features}), "
+                f"but got: {size}."
+            )
+        warnings.warn(
+            f"input's size at dim={dim} does not match num_features. You can silence this warning "
+            "by not passing in num_features, which is not used because affine=False",
+            stacklevel=3,
+        )
 
     def _normalise(self, input: Tensor) -> Tensor:
         return F.instance_norm(

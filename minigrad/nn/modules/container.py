@@ -96,6 +96,14 @@ class Sequential(_Indexed):
             return type(self)(OrderedDict(list(self._modules.items())[index]))
         return self._modules[self._key(index)]
 
+    def insert(self, index: int, module: Module) -> Any:
+        """Put `module` before position `index`, from -len(self) to len(self)."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"module should be of type: {Module}")
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Index out of range: {index}")
+        return super().insert(index, module)
+
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
             raise ValueError(
@@ -263,6 +271,9 @@ class ParameterList(Module):
         if values is not None:
             self.extend(values)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterList should not be called.")
+
     def _key(self, index: int) -> str:
         index = operator.index(index)
         if not -self._size <= index < self._size:
@@ -318,7 +329,7 @@ class ParameterDict(Module):
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._names:
-            raise KeyError(key)
+            raise AttributeError(f"'ParameterDict' object has no attribute '{key}'")
         return getattr(self, key)
 
     def __setitem__(self, key: str, value: Any) -> None:

@@ -92,14 +92,16 @@ class Module(StateDictMixin):
 
     training: bool
     _version: int = 1
+    call_super_init = False  # whether the arguments go on to the next class, of several bases
+    _is_full_backward_hook: bool | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if kwargs:
+        if kwargs and not self.call_super_init:
             raise TypeError(
                 f"{type(self).__name__}.__init__() got an unexpected keyword argument "
                 f"'{next(iter(kwargs))}'"
             )
-        if args:
+        if args and not self.call_super_init:
             raise TypeError(
                 f"{type(self).__name__}.__init__() takes 1 positional argument but "
                 f"{len(args) + 1} were given"
@@ -123,6 +125,8 @@ class Module(StateDictMixin):
             _load_state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_post_hooks=OrderedDict(),
         )
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every subclass defines it."""
@@ -360,12 +364,22 @@ class Module(StateDictMixin):
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """``hook(module, grad_input, grad_output)``; a returned value replaces `grad_input`."""
+        self._set_kind_of_backward_hooks(True)
         return add_hook(self._backward_hooks, hook, prepend=prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Deprecated in torch: ``hook(module, grad_input, grad_output)`` of the last operation of
         `forward` alone; `register_full_backward_hook` has the gradients of the module's inputs."""
+        self._set_kind_of_backward_hooks(False)
         return self.register_forward_hook(_global_hooks.last_operation(hook))
+
+    def _set_kind_of_backward_hooks(self, full: bool) -> None:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single "
+                "Module. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
 
     # ---------------------------------------------------------------- walking the tree
 
@@ -523,8 +537,7 @@ class Module(StateDictMixin):
             if set_to_none:
                 param.grad = None
             else:
-                param.grad = param.grad.detach()
-                param.grad.zero_()
+                param.grad.detach_().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
         """Replace the storage of every parameter, its gradient and every buffer by `fn` of it.

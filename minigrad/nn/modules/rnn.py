@@ -222,7 +222,7 @@ class RNNBase(Module):
         if hx is None:
             return
         kind, wanted = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
-        dims = [s.dim() for s in (hx if isinstance(hx, tuple | list) else (hx,))]
+        dims = [hx[0].dim(), hx[1].dim()] if self.mode == "LSTM" else [hx.dim()]
         if all(n == wanted for n in dims):
             return
         if len(dims) == 2:
@@ -245,7 +245,9 @@ class RNNBase(Module):
         if hx is None:
             kind: dict[str, Any] = {"dtype": input.dtype, "device": input.device}
             return [minigrad.zeros(shape, **kind) for shape in shapes]
-        given = list(hx) if isinstance(hx, tuple | list) else [hx]
+        given = list(hx) if self.mode == "LSTM" else [hx]
+        if len(given) != len(shapes):
+            raise RuntimeError("lstm expects two hidden states")
         for i, (state, shape) in enumerate(zip(given, shapes)):
             if tuple(state.shape) != shape:
                 which = f"hidden[{i}]" if len(shapes) == 2 else "hidden"
@@ -280,10 +282,13 @@ class RNNBase(Module):
         reverse = self.bidirectional and number % 2
         if reverse:
             gates, sizes = gates.flip(0), None if sizes is None else sizes[::-1].copy()
-        mode = self.mode.rpartition("_")[2].lower()
+        one_operation = self.mode == "LSTM" and sizes is None and not self.proj_size
+        if one_operation and mode.autocast is not None:  # which torch runs in 16 bits
+            first = [state.to(gates.dtype) for state in first]
+        kind = self.mode.rpartition("_")[2].lower()
         h, c = (*first, None)[:2]
         bias = parameter.get("bias_hh")
-        given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, mode, sizes
+        given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, kind, sizes
         if self.proj_size:
             hidden, cells = unrolled(*given, parameter["weight_hr"])
             states = [hidden, cells]
@@ -291,6 +296,11 @@ class RNNBase(Module):
             states = list(recurrent(*given))
         output = states[0][1:]
         return (output.flip(0) if reverse else output), [s[-1] for s in states]
+
+
+def _check_no_projection(proj_size: Any) -> None:
+    if proj_size is not None:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
 
 
 class RNN(RNNBase):
@@ -314,9 +324,11 @@ class RNN(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: Any = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        _check_no_projection(proj_size)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(
                 f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
@@ -361,9 +373,11 @@ class GRU(RNNBase):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: Any = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        _check_no_projection(proj_size)
         options = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         super().__init__("GRU", *options, device=device, dtype=dtype)
 
@@ -409,35 +423,58 @@ class RNNCellBase(Module):
 
     def _next(self, input: Tensor, hx: Any, mode: str) -> Tensor:
         """The new states, (1 or 2, N, hidden_size) or without N."""
-        name, count = type(self).__name__, 2 if mode == "lstm" else 1
         if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+            raise ValueError(
+                f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead"
+            )
         batched = input.dim() == 2
-        if not batched:
-            input = input.unsqueeze(0)
-        given = [None] * count if hx is None else list(hx) if count == 2 else [hx]
-        for i, state in enumerate(given):
-            if state is not None and state.dim() not in (1, 2):
-                which = f"hx[{i}]" if count == 2 else "hidden"
-                raise ValueError(
-                    f"{name}: Expected {which} to be 1D or 2D, got {state.dim()}D instead"
-                )
-        shape = (input.shape[0], self.hidden_size)
-        states = [
-            minigrad.zeros(shape, dtype=input.dtype, device=input.device)
-            if state is None
-            else (state if batched else state.unsqueeze(0))
-            for state in given
-        ]
-        for state in states:
-            if tuple(state.shape) != shape:
-                raise RuntimeError(
-                    f"{name}: expected states of shape {shape}, got {tuple(state.shape)}"
-                )
+        input = input if batched else input.unsqueeze(0)
+        if input.shape[1] != self.input_size:
+            raise RuntimeError(
+                f"input has inconsistent input_size: got {input.shape[1]} expected "
+                f"{self.input_size}"
+            )
+        states = self._states(input, hx, batched, 2 if mode == "lstm" else 1)
         gates = F.linear(input, self.weight_ih, self.bias_ih).unsqueeze(0)
         h, c = (*states, None)[:2]
         new = recurrent(gates, self.weight_hh, self.bias_hh, h, c, mode)[:, 1]
         return new if batched else new.squeeze(1)
+
+    def _states(self, input: Tensor, hx: Any, batched: bool, count: int) -> list[Tensor]:
+        """The states before the step, (N, hidden_size), checked, or zeros."""
+        name, shape = type(self).__name__, (input.shape[0], self.hidden_size)
+        if hx is None:
+            zeros = minigrad.zeros(shape, dtype=input.dtype, device=input.device)
+            return [zeros] * count
+        if count == 2 and isinstance(hx, Tensor):
+            raise TypeError(
+                "lstm_cell(): argument 'hx' (position 2) must be tuple of Tensors, not Tensor"
+            )
+        given = list(hx) if count == 2 else [hx]
+        for i, state in enumerate(given):
+            if state.dim() not in (1, 2):
+                which = f"hx[{i}]" if count == 2 else "hidden"
+                raise ValueError(
+                    f"{name}: Expected {which} to be 1D or 2D, got {state.dim()}D instead"
+                )
+        if len(given) != count:
+            raise RuntimeError("lstm_cell expects two hidden states")
+        states = [state if batched else state.unsqueeze(0) for state in given]
+        for i, state in enumerate(states):
+            _check_state(i, state, shape)
+        return states
+
+
+def _check_state(i: int, state: Tensor, shape: tuple[int, int]) -> None:
+    """A cell's state has the batch size and the number of features."""
+    if state.shape[0] != shape[0]:
+        raise RuntimeError(
+            f"Input batch size {shape[0]} doesn't match hidden{i} batch size {state.shape[0]}"
+        )
+    if state.shape[-1] != shape[1]:
+        raise RuntimeError(
+            f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {shape[1]}"
+        )
 
 
 class RNNCell(RNNCellBase):

@@ -7,8 +7,10 @@ from copy import deepcopy
 from typing import Any
 
 import minigrad
+from minigrad.autograd.mode import mode
 from minigrad.nn import functional as F
 from minigrad.nn import init
+from minigrad.nn.modules.activation import GELU, ReLU
 from minigrad.nn.modules.attention import MultiheadAttention
 from minigrad.nn.modules.container import ModuleList
 from minigrad.nn.modules.dropout import Dropout
@@ -144,6 +146,21 @@ class _Stack(Module):
         self.norm = norm
 
 
+def _leaves_out_padding(layer: Module) -> bool:
+    """Whether torch has a fast path for a layer."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
+        return False
+    attention, activation = layer.self_attn, layer.activation
+    return (
+        attention.batch_first
+        and attention._qkv_same_embed_dim
+        and attention.in_proj_bias is not None
+        and (activation in (F.relu, F.gelu) or isinstance(activation, ReLU | GELU))
+        and layer.norm1.eps == layer.norm2.eps
+        and attention.num_heads % 2 == 0
+    )
+
+
 class TransformerEncoder(_Stack):
     """A stack of `TransformerEncoderLayer`."""
 
@@ -156,6 +173,9 @@ class TransformerEncoder(_Stack):
         mask_check: bool = True,
     ) -> None:
         super().__init__(encoder_layer, num_layers, norm)
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor and _leaves_out_padding(encoder_layer)
+        self.mask_check = mask_check
 
     def forward(
         self,
@@ -164,10 +184,26 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """The arguments of each layer."""
+        """The arguments of each layer. Where torch leaves out what is padded (in evaluation
+        without gradients, `batch_first`, padding at the end), this has zeros, as there."""
+        padded = src_key_padding_mask if mask is None else None
+        padded = padded if self._without_padding(src) else None
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+        if padded is not None:
+            padded = padded if padded.dtype == minigrad.bool else padded != 0
+            if bool((padded[:, 1:] >= padded[:, :-1]).all()):
+                src = src.masked_fill(padded.unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
+
+    def _without_padding(self, src: Tensor) -> bool:
+        """Whether torch would compute only what is not padded."""
+        first = self.layers[0]
+        if not self.use_nested_tensor or first.training or src.dim() != 3:
+            return False
+        if mode.autocast is not None or mode.observer is not None or mode.recorder is not None:
+            return False
+        return not mode.enabled or not any(x.requires_grad for x in (src, *first.parameters()))
 
 
 class TransformerDecoder(_Stack):

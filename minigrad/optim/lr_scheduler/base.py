@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 from minigrad.autograd.mode import mode
-from minigrad.optim.optimizer import Optimizer
+from minigrad.optim.optimizer import Optimizer, number
+from minigrad.tensor import Tensor
 
 _ORDER_WARNING = (
     "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
@@ -50,6 +51,24 @@ def attributes(function: Any) -> dict[str, Any] | None:
     return None if plain else dict(function.__dict__)
 
 
+def copied(value: Any) -> Any:
+    """An option of a group; of a tensor a copy, because a schedule writes into those."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def present_rates(optimizer: Optimizer) -> list[Any]:
+    """The rates of all groups, as `get_last_lr` gives them."""
+    return [copied(group["lr"]) for group in optimizer.param_groups]
+
+
+def set_rate(group: dict[str, Any], rate: Any) -> None:
+    """Set a group's rate; a tensor stays the same one, which a program may have elsewhere."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(number(rate))
+    else:
+        group["lr"] = rate
+
+
 class LRScheduler:
     """Base class of schedules.
 
@@ -69,13 +88,13 @@ class LRScheduler:
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
                     "scheduler with last_epoch >= 0; load the optimizer's state dict first"
                 )
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.base_lrs = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._initial_step()
 
@@ -111,8 +130,12 @@ class LRScheduler:
         groups = self.optimizer.param_groups
         return [
             self._next_lr(group["lr"], base)
-            for group, base in zip(groups, self.base_lrs, strict=True)
+            for group, base in zip(groups, self._bases(), strict=True)
         ]
+
+    def _bases(self) -> list[float]:
+        """What the rates of all groups start from."""
+        return self.base_lrs
 
     def _next_lr(self, lr: float, base: float) -> float:
         raise NotImplementedError
@@ -140,8 +163,8 @@ class LRScheduler:
         finally:
             self._get_lr_called_within_step = False
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+            set_rate(group, rate)
+        self._last_lr = present_rates(self.optimizer)
 
 
 class ClosedForm(LRScheduler):
@@ -149,6 +172,12 @@ class ClosedForm(LRScheduler):
 
     def _lr_at(self, base: float) -> float:
         raise NotImplementedError
+
+    def _bases(self) -> list[float]:
+        """Those of groups that were added later are their present rates: such schedules go from
+        one rate to the next."""
+        later = self.optimizer.param_groups[len(self.base_lrs) :]
+        return [*self.base_lrs, *(group["lr"] for group in later)]
 
     def _get_closed_form_lr(self) -> list[float]:
         return [self._lr_at(base) for base in self.base_lrs]

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from minigrad.optim.lr_scheduler.base import LRScheduler
+from minigrad.optim.lr_scheduler.base import LRScheduler, present_rates, set_rate
 from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from minigrad.optim.optimizer import Optimizer
 
@@ -65,7 +65,7 @@ class SequentialLR(_Composed):
         self.optimizer = optimizer
         # Every scheduler made its first step in its constructor: undo these.
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"]
+            set_rate(group, group["initial_lr"])
         self._undo(schedulers)
         first = schedulers[bisect_right(milestones, 0)]
         first._initial_step()
@@ -115,10 +115,10 @@ class ChainedScheduler(_Composed):
                     f"but scheduler {type(scheduler).__name__} at index {i} has another one"
                 )
         self._schedulers = schedulers
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = present_rates(self.optimizer)
 
     def step(self) -> None:
         """Move to the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = present_rates(self.optimizer)

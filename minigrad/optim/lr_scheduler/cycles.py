@@ -11,6 +11,7 @@ from minigrad.optim.lr_scheduler.base import (
     attributes,
     check_optimizer,
     per_group,
+    set_rate,
 )
 from minigrad.optim.optimizer import Optimizer
 
@@ -112,7 +113,7 @@ class CyclicLR(_WithMomentum):
         self.max_lrs = per_group("max_lr", max_lr, optimizer)
         if last_epoch == -1:
             for group, rate in zip(optimizer.param_groups, base_lrs, strict=True):
-                group["lr"] = rate
+                set_rate(group, rate)
         self.total_size = float(step_size_up) + float(
             step_size_up if step_size_down is None else step_size_down
         )

@@ -11,6 +11,8 @@ from minigrad.optim.lr_scheduler.base import (
     LRScheduler,
     check_optimizer,
     per_group,
+    present_rates,
+    set_rate,
     stop_recording,
 )
 from minigrad.optim.optimizer import Optimizer
@@ -63,7 +65,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.mode_worse = self.best = math.inf if mode == "min" else -math.inf
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
-        self._last_lr = [group["lr"] for group in groups]
+        self._last_lr = present_rates(optimizer)
 
     @property
     def in_cooldown(self) -> bool:
@@ -89,7 +91,7 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce_lr()
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self._last_lr = present_rates(self.optimizer)
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1
@@ -114,4 +116,4 @@ class ReduceLROnPlateau(LRScheduler):
             old = float(group["lr"])
             new = max(old * self.factor, lowest)
             if old - new > self.eps:
-                group["lr"] = new
+                set_rate(group, new)
