@@ -7,7 +7,6 @@ turn its functions into methods of this class.
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 import weakref
@@ -24,35 +23,13 @@ from minigrad.backends import current
 from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
 from minigrad.dtypes import dtype
+from minigrad.size import Size
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 if TYPE_CHECKING:
     from minigrad._methods import Methods  # what `export` adds, for type checkers
 else:
     Methods = object
-
-
-class Size(tuple):
-    """The shape of a tensor: a tuple with `numel()`."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return math.prod(self)
-
-    def __getitem__(self, key: Any) -> Any:
-        item = tuple.__getitem__(self, key)
-        return Size(item) if isinstance(key, slice) else item
-
-    def __add__(self, other: Any) -> Size:
-        return Size((*self, *other))
-
-    def __radd__(self, other: Any) -> Size:
-        return Size((*other, *self))
-
-    def __repr__(self) -> str:
-        return f"minigrad.Size({list(self)})"
 
 
 class View:
@@ -98,6 +75,7 @@ def wrap(array: Any) -> Tensor:
 
 
 _new: Callable[[type], Any] = object.__new__
+_new_tuple = tuple.__new__  # a shape is one of integers: `Size` would look at each
 
 
 def type_name(tensor: Tensor) -> str:
@@ -150,7 +128,7 @@ class Tensor(Methods):
     @property
     def shape(self) -> Size:
         """The length of each dimension."""
-        return Size(self._array.shape)
+        return _new_tuple(Size, self._array.shape)
 
     @property
     def dtype(self) -> dtype:
@@ -201,7 +179,7 @@ class Tensor(Methods):
     def size(self, dim: int | None = None) -> Size | int:
         """The shape, or the length of one dimension."""
         if dim is None:
-            return Size(self._array.shape)
+            return _new_tuple(Size, self._array.shape)
         return self._array.shape[normalize_dim(dim, self._array.ndim)]
 
     def dim(self) -> int:

@@ -17,7 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
-from minigrad.ops.shape import expand, sizes
+from minigrad.ops.shape import either, expand, sizes
 from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
@@ -257,10 +257,19 @@ def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
 
 @export()
 def repeat_interleave(
-    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor | None = None,
+    repeats: Any = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each slice along `dim` repeated: a count, or one count per slice. output_size: their sum, if
-    it is known."""
+    it is known.
+
+    With counts alone, `repeat_interleave(repeats)`: each position as often as its count says.
+    """
+    if input is None or repeats is None:
+        return _repeated_positions(either("repeat_interleave", input, repeats), output_size)
     if dim is None:
         input, dim = input.reshape(-1), 0
     place = normalize_dim(dim, input._array.ndim)
@@ -281,6 +290,17 @@ def repeat_interleave(
             f"repeat_interleave: expected output_size to be {places.size}, got {output_size}"
         )
     return input.index_select(dim, wrap(array_module(input._array).asarray(places)))
+
+
+def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
+    """0, 1, ... each as often as the count there says, in the dtype of the counts."""
+    array = repeats._array
+    if array.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if array.dtype not in (np.int32, np.int64):
+        raise dtypes.refused("repeat_interleave_cpu", array.dtype)
+    positions = wrap(array_module(array).arange(array.size, dtype=array.dtype))
+    return repeat_interleave(positions, repeats, 0, output_size=output_size)
 
 
 def repeated_along(input: Tensor, counts: dict[int, int]) -> Tensor:

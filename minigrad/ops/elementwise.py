@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -254,6 +255,7 @@ def square(input: Tensor) -> Tensor:
 
 for _function in (floor_divide, remainder, pow, square):
     export()(_function)
+inplace("pow", line=True)  # of the function above, which has its argument's name
 
 
 @export()
@@ -319,7 +321,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, else other; with one argument, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    if condition._array.dtype.kind != "b":
+    if condition._array.dtype == np.uint8:
+        warnings.warn(_BYTES_AS_CONDITION, UserWarning, stacklevel=3)
+        condition = condition.bool()
+    elif condition._array.dtype.kind != "b":
         raise RuntimeError(
             "where expected condition to be a boolean tensor, "
             f"but got a tensor with dtype {condition.dtype}"
@@ -329,6 +334,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         dtype = POINTWISE["where"].compute_dtype(args)
         args = tuple([dtypes.fitting(arg, dtype) if type(arg) is int else arg for arg in args])
     return POINTWISE["where"](*args)
+
+
+_BYTES_AS_CONDITION = (
+    "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
+    "future version of PyTorch. Use a boolean condition instead."
+)
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:

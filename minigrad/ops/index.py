@@ -248,10 +248,11 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
 
 
 @export()
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """The elements of input at the places along dim that index names; of index's shape.
 
-    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j].
+    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j]. sparse_grad: without effect,
+    the gradient is dense.
 
     Example::
 
@@ -458,24 +459,24 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 @export(method=False)
 def embedding(
     weight: Tensor,
-    index: Tensor,
+    indices: Tensor,
     padding_idx: int | None = None,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
+    """Rows of weight (V, D) at integer indices of any shape: (*indices.shape, D).
 
     The row `padding_idx` gets no gradient. scale_grad_by_freq: the gradient of a row is divided by
-    the number of times that the index has it. sparse: the gradient of weight is a sparse tensor.
-    (`nn.functional.embedding` takes the index first.)
+    the number of times that `indices` has it. sparse: the gradient of weight is a sparse tensor.
+    (`nn.functional.embedding` takes the indices first.)
     """
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    i = index._array
+    i = indices._array
     if i.dtype.kind not in "iu":
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {index.dtype} instead (while checking arguments for embedding)"
+            f"Long, Int; but got {indices.dtype} instead (while checking arguments for embedding)"
         )
     padding = padding_idx
     if padding is not None and padding < 0:
@@ -485,7 +486,7 @@ def embedding(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
         )
     op = SparseEmbedding if sparse else Embedding
-    return op.apply(weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq))
+    return op.apply(weight, indices, padding_idx=padding, by_frequency=bool(scale_grad_by_freq))
 
 
 @export(method=False)

@@ -229,9 +229,11 @@ class CopySlices(Node):
         return (to_base, to_value.clone() if to_value is not None else None)
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Copy elements from `src` (a tensor that broadcasts to this shape, any dtype, or a number)."""
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Copy elements from `other`: a tensor that broadcasts to this shape, of any dtype, or a
+    number."""
     check_writable(self)
+    src = other
     if not isinstance(src, Tensor):
         return fill_(self, src)
     array = self._array
@@ -247,25 +249,25 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Any) -> Tensor:
     """Set every element to a number or a 0-dimensional tensor."""
-    check_writable(self)
+    check_writable(input)
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value._array.ndim} dimensions."
             )
-        return copy_(self, value)
-    write(self, dtypes.fitting(number("fill_", value), self._array.dtype))
-    if mode.enabled and self.requires_grad:
-        rebase(self, self.detach().clone())
-    return self
+        return copy_(input, value)
+    write(input, dtypes.fitting(number("fill_", value), input._array.dtype))
+    if mode.enabled and input.requires_grad:
+        rebase(input, input.detach().clone())
+    return input
 
 
-def zero_(self: Tensor) -> Tensor:
+def zero_(input: Tensor) -> Tensor:
     """Set every element to zero."""
-    return fill_(self, 0)
+    return fill_(input, 0)
 
 
 for _function in (copy_, fill_, zero_):

@@ -417,10 +417,10 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 @export()
 @autocasts
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X of A X = input, from the Cholesky factor L of A."""
-    matrices("cholesky_solve", L, square=True)
-    factor = L.mT if upper else L
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input, from the Cholesky factor `input2` of A."""
+    matrices("cholesky_solve", input2, square=True)
+    factor = input2.mT if upper else input2
     a, b = batches(factor @ factor.mT, input)
     return Solve.apply(a, b)
 

@@ -224,9 +224,9 @@ setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
 
 
 @export()
-def dot(input: Tensor, other: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Inner product of two vectors."""
-    a, b = input._array, other._array
+    a, b = input._array, tensor._array
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
     if a.shape != b.shape:
@@ -234,8 +234,8 @@ def dot(input: Tensor, other: Tensor) -> Tensor:
             f"inconsistent tensor size, expected tensor {list(a.shape)} and src {list(b.shape)} to "
             f"have the same number of elements, but got {a.size} and {b.size} elements respectively"
         )
-    _same_dtype(input, other)
-    return MatMul.apply(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
+    _same_dtype(input, tensor)
+    return MatMul.apply(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
 
 
 @export()

@@ -15,6 +15,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
+from minigrad.ops.shape import either
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
 
@@ -78,7 +79,14 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _splitter(name: str, dim: int, least: int) -> None:
-    def function(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def function(
+        input: Tensor,
+        indices_or_sections: Any = None,
+        *,
+        sections: int | None = None,
+        indices: Any = None,
+    ) -> tuple[Tensor, ...]:
+        indices_or_sections = either(name, indices_or_sections, sections, indices)
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(
@@ -486,9 +494,9 @@ def diagonal_scatter(
 
 
 @export("unsafe_split_with_sizes")
-def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """`split` into parts of these lengths."""
-    return self.split(list(split_sizes), dim)
+    return input.split(list(split_sizes), dim)
 
 
 @export()

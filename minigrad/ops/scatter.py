@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,19 @@ def scatter(
         #         [1., 0., 0.]])
     """
     source = _as_tensor(value if src is None else src, input, index)
+    if reduce is not None and isinstance(src, Tensor):
+        warnings.warn(_REDUCE_OF_TENSORS, UserWarning, stacklevel=3)
     if reduce == "multiply":
         return scatter_reduce(input, dim, index, source, "prod")
     if reduce not in (None, "add"):
-        raise RuntimeError(
-            f"scatter: expected reduce to be None, 'add' or 'multiply', got {reduce!r}"
-        )
+        raise RuntimeError("reduce argument must be either add or multiply.")
     return _scattered(Scatter if reduce is None else ScatterAdd, input, dim, index, source)
+
+
+_REDUCE_OF_TENSORS = (
+    "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a "
+    "future PyTorch release. Use torch.scatter_reduce instead for more reduction options."
+)
 
 
 def _as_tensor(source: Any, x: Tensor, index: Tensor) -> Tensor:
@@ -158,9 +165,10 @@ def scatter_reduce(
     """input with src reduced into it at index along dim: by "sum", "prod", "mean", "amax" or
     "amin". Without include_self, places that the index names start from nothing."""
     identities = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in identities:
         raise RuntimeError(
-            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
         )
     if src._array.dtype != input._array.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")

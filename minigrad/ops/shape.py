@@ -110,10 +110,11 @@ def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def view(self: Tensor, *shape: Any, size: Any = None) -> Tensor:
+def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, the same bytes read as another type."""
-    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
-        out = wrap(self._array.view(shape[0].numpy))
+    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
+        kind = shape[0] if dtype is None else dtype
+        out = wrap(self._array.view(kind.numpy))
         out._counter = self._counter
         return out
     wanted = sizes(shape, size)
@@ -167,7 +168,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return Permute.apply(input, dims=wanted)
 
 
-@export("swapaxes", "swapdims")
+@export("swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     ndim = input._array.ndim
@@ -176,6 +177,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     if ndim:
         order[a], order[b] = order[b], order[a]
     return Transpose.apply(input, dims=tuple(order))
+
+
+@export()
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`transpose` under NumPy's name."""
+    return transpose(input, axis0, axis1)
 
 
 @export()
@@ -397,7 +404,7 @@ def _length(name: str, x: Tensor, dim: int) -> tuple[int, int]:
     return place, shape[place]
 
 
-def _either(name: str, *given: Any) -> Any:
+def either(name: str, *given: Any) -> Any:
     """The one of an argument's names that was used."""
     used = [value for value in given if value is not None]
     if len(used) != 1:
@@ -419,7 +426,7 @@ def split(
 
     split_size: another name of the first argument.
     """
-    split_size_or_sections = _either("split", split_size_or_sections, split_size)
+    split_size_or_sections = either("split", split_size_or_sections, split_size)
     place, n = _length("split", tensor, dim)
     if type(split_size_or_sections) is int or not isinstance(split_size_or_sections, Sequence):
         size = as_int("split_size", split_size_or_sections)
@@ -459,9 +466,11 @@ def tensor_split(
     *,
     indices: Any = None,
     sections: Any = None,
+    tensor_indices_or_sections: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
-    given = _either("tensor_split", indices_or_sections, indices, sections)
+    names = (indices_or_sections, indices, sections, tensor_indices_or_sections)
+    given = either("tensor_split", *names)
     _, n = _length("tensor_split", input, dim)
     if isinstance(given, Tensor):
         given = given.tolist()
@@ -534,7 +543,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 @export(function=False)
-def dim_order(self: Tensor) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the largest stride to the smallest."""
     strides = self._array.strides
     return tuple(sorted(range(self._array.ndim), key=lambda d: -strides[d]))

@@ -22,6 +22,7 @@ from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
+from minigrad.ops.shape import either
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
 
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
@@ -541,14 +542,14 @@ def _distinct(least: Any, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 @export(method=False)
 def searchsorted(
     sorted_sequence: Tensor,
-    values: Any,
+    input: Any,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """The positions (int64) at which values would be inserted into an ascending vector, or, row by
+    """The positions (int64) at which `input` would be inserted into an ascending vector, or, row by
     row, into the last dimension of a tensor.
 
     right, or side="right": after equal elements. sorter: positions that sort the sequence.
@@ -560,10 +561,10 @@ def searchsorted(
             "side and right can't be set to opposites, got side of left while right was True"
         )
     order, xp = sorted_sequence._array, array_module(sorted_sequence._array)
-    if isinstance(values, Tensor) and values.device != sorted_sequence.device:
-        check_devices((sorted_sequence, values))
-    wanted = xp.asarray(values._array if isinstance(values, Tensor) else values)
-    if not isinstance(values, Tensor) and order.ndim != 1:
+    if isinstance(input, Tensor) and input.device != sorted_sequence.device:
+        check_devices((sorted_sequence, input))
+    wanted = xp.asarray(input._array if isinstance(input, Tensor) else input)
+    if not isinstance(input, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
     if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
         raise RuntimeError(
@@ -611,9 +612,20 @@ def bucketize(
 
 @export(method=False)
 def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+    elements: Any = None,
+    test_elements: Any = None,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    element: Any = None,
+    test_element: Any = None,
 ) -> Tensor:
-    """Whether each element is among the test elements; one of both may be a number."""
+    """Whether each element is among the test elements; one of both may be a number.
+
+    element, test_element: the names of a number in place of a tensor.
+    """
+    elements = either("isin", elements, element)
+    test_elements = either("isin", test_elements, test_element)
     given = next(x for x in (elements, test_elements) if isinstance(x, Tensor))
     if given._array.dtype.kind == "b":
         raise RuntimeError("Unsupported input type encountered for isin(): Bool")
