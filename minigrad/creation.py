@@ -257,7 +257,7 @@ def _shape(size: tuple, named: Any = None) -> tuple[int, ...]:
 
 def _integers_of(size: tuple) -> tuple[int, ...]:
     for i, s in enumerate(size):
-        if isinstance(s, bool) or not hasattr(s, "__index__"):
+        if (isinstance(s, bool) and not i) or not hasattr(s, "__index__"):
             raise TypeError(
                 "argument 'size' must be tuple of ints, but found element of type "
                 f"{type(s).__name__} at pos {i}: expected sizes as integers, got {size}"

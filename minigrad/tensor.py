@@ -32,13 +32,16 @@ else:
     Methods = object
 
 
+SEVERAL = "several"
+
+
 class View:
     """How a tensor that shares memory with `base` is computed from it.
 
     chain: the (operation, attributes) pairs from the base to the view.
     version: the version counter for which the node of the view is valid.
     untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
-        gradient, else "".
+        gradient, SEVERAL if made beside others by `split` or `unbind`, else "".
     """
 
     __slots__ = ("base", "chain", "untracked", "version")
@@ -54,7 +57,9 @@ class View:
     def refresh(self, tensor: Tensor) -> None:
         """After an in-place change the base has another node: update that of the view."""
         base = self.base
-        if self.version == tensor._counter[0] or not base._requires_grad or self.untracked:
+        if self.version == tensor._counter[0] or not base._requires_grad:
+            return
+        if self.untracked not in ("", SEVERAL):
             return
         if base._node is not None:
             enabled, mode.enabled = mode.enabled, True
@@ -556,7 +561,15 @@ class Tensor(Methods):
         return self.flip(0) if self._array.ndim else self
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, Tensor | np.generic | int | float | complex):
+            raise RuntimeError(
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}."
+            )
         return bool((self == element).any())
+
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
 
     def __hash__(self) -> int:
         return id(self)
@@ -629,6 +642,12 @@ def as_int(name: str, value: Any) -> int:
     except TypeError:
         pass
     raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+
+
+def check_flag(name: str, argument: str, value: Any) -> None:
+    """TypeError for a number in place of a bool: `x.sum(0, 1)` has one dimension and a flag."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}(): argument '{argument}' must be bool, not {type(value).__name__}")
 
 
 def normalize_dim(dim: int, ndim: int) -> int:

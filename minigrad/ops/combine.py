@@ -152,7 +152,7 @@ _small_triangle = functools.lru_cache(functools.partial(_inside, np))
 @export("concat", "concatenate", method=False)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one after the other along `dim`."""
-    tensors = list(tensors)
+    tensors = listed("cat", tensors)
     dim = dim if axis is None else axis
     if not tensors:
         raise ValueError("minigrad.cat(): expected a non-empty list of Tensors")
@@ -163,6 +163,15 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     if first._array.shape == (0,):
         first = next((x for x in tensors if x._array.shape != (0,)), first)
     return Cat.apply(*_of_one_dtype(tensors), dim=normalize_dim(dim, first._array.ndim))
+
+
+def listed(name: str, tensors: Any) -> list[Tensor]:
+    """A sequence of tensors as a list. TypeError for a single tensor, whose rows it would be."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
+        )
+    return list(tensors)
 
 
 def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
@@ -178,7 +187,7 @@ def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
 @export(method=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
-    tensors = list(tensors)
+    tensors = listed("stack", tensors)
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     place = normalize_dim(dim, tensors[0]._array.ndim + 1)
@@ -188,6 +197,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 @export(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side (along dimension 1; vectors along 0)."""
+    tensors = listed("hstack", tensors)
     if not tensors:
         raise RuntimeError("hstack expects a non-empty TensorList")
     tensors = [x.reshape(1) if x._array.ndim == 0 else x for x in tensors]
@@ -197,6 +207,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @export("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """On top of each other, as rows."""
+    tensors = listed("vstack", tensors)
     if not tensors:
         raise RuntimeError("vstack expects a non-empty TensorList")
     return cat([x.reshape(1, -1) if x._array.ndim < 2 else x for x in tensors], 0)

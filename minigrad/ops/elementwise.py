@@ -11,8 +11,7 @@ import numpy as np
 
 from kernels.launchers.common import on_gpu
 from minigrad import dtypes
-from minigrad._foreign import conversion
-from minigrad._names import kind
+from minigrad._foreign import no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
 from minigrad.ops.inplace import inplace
@@ -99,10 +98,7 @@ def _check_operands(name: str, input: Any, other: Any) -> None:
         return
     for argument, value in wrong.items():
         if not isinstance(value, Tensor | np.ndarray):
-            raise TypeError(
-                f"{name}(): argument '{argument}' must be Tensor, not {kind(value)}; "
-                f"{conversion(value)}"
-            )
+            raise no_tensor(name, argument, value)
 
 
 def _number_or_tensor(name: str, value: Any) -> Any:
@@ -353,6 +349,8 @@ Tensor.where = _where_method
 @export()
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """input with `value` (a number or 0-dimensional tensor) where mask holds."""
+    if not isinstance(mask, Tensor):
+        raise no_tensor("masked_fill", "mask", mask)
     if mask._array.dtype.kind != "b":
         raise RuntimeError(
             f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}"

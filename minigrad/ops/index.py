@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.support.bounds import all_below
+from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
@@ -21,6 +22,8 @@ from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, wrap
+
+_INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 @functools.cache
@@ -211,7 +214,7 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     a, i = x._array, index._array
     if not i.size:
         return
-    if i.dtype.kind not in "iu":
+    if i.dtype not in _INDEX_DTYPES:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if a.ndim != i.ndim:
         raise RuntimeError(
@@ -260,6 +263,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         # tensor([[1, 1],
         #         [4, 3]])
     """
+    if not isinstance(index, Tensor):
+        raise no_tensor("gather", "index", index)
     place = normalize_dim(dim, input._array.ndim)
     if not index._array.size:
         return input.reshape(-1)[:0].reshape(index._array.shape)
@@ -276,6 +281,8 @@ def as_vectors(*tensors: Tensor) -> list[Tensor]:
 @export()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at `index` (one-dimensional) along `dim`."""
+    if not isinstance(index, Tensor):
+        raise no_tensor("index_select", "index", index)
     if index._array.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     _check_index_dtype("index_select", index)
@@ -318,7 +325,7 @@ _LONG = 32  # elements of a slice that are copied as a whole
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:
-    if index._array.dtype not in (np.int32, np.int64):
+    if index._array.dtype not in _INDEX_DTYPES:
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
 
 
@@ -336,6 +343,8 @@ def _check_positions(name: str, index: Tensor, n: int) -> Any:
 @export()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask (broadcast) is True, as one dimension."""
+    if not isinstance(mask, Tensor):
+        raise no_tensor("masked_select", "mask", mask)
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape(input._array.shape, mask._array.shape)
@@ -347,6 +356,7 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:
     """input with alpha * source added to the slices at `index`."""
+    check_tensors("index_add", index=index, source=source)
     if not input._array.ndim:
         vectors = as_vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
@@ -364,6 +374,7 @@ def index_add(
 @export()
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
+    check_tensors("index_copy", index=index, source=source)
     if not input._array.ndim:
         x, index, source = as_vectors(input, index, source)
         return index_copy(x, dim, index, source).reshape(())
@@ -386,6 +397,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 @export()
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with the slices at `index` set to a number or a 0-dimensional tensor."""
+    check_tensors("index_fill", index=index)
     if not input._array.ndim:
         (index,) = as_vectors(index)
         return index_fill(input.reshape(1), dim, index, value).reshape(())
@@ -473,7 +485,7 @@ def embedding(
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     i = indices._array
-    if i.dtype.kind not in "iu":
+    if i.dtype not in _INDEX_DTYPES:
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {indices.dtype} instead (while checking arguments for embedding)"

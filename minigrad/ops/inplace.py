@@ -21,7 +21,7 @@ from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number, onto
 from minigrad.ops.views import overwrite
-from minigrad.tensor import FUNCTIONS, Tensor, View, export, type_name, wrap
+from minigrad.tensor import FUNCTIONS, SEVERAL, Tensor, View, export, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False, line: bool = False) -> None:
@@ -58,8 +58,22 @@ def overwriting(
     return method
 
 
-def _untracked_view(block: str) -> str:
-    """What is wrong with a change of a view that was made in a block of that name."""
+_OF_SEVERAL = (
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. You should replace the inplace operation by an "
+    "out-of-place one."
+)
+
+
+def _untracked_view(tensor: Tensor, block: str) -> str:
+    """What is wrong with a change of a view that was made in a block of that name, or beside
+    others."""
+    if block == SEVERAL:
+        title = tensor.grad_fn.name().rstrip("0123456789").removesuffix("Backward")
+        return (
+            f"Output {tensor.output_nr} of {title} is a view and is being modified inplace. "
+            + _OF_SEVERAL
+        )
     made, now = {
         "no_grad": ("no_grad mode", "with grad mode enabled"),
         "inference_mode": ("inference mode", "in normal mode"),
@@ -86,7 +100,7 @@ def check_writable(tensor: Tensor) -> None:
             )
         return
     if view.untracked and view.base._requires_grad:
-        raise RuntimeError(_untracked_view(view.untracked))
+        raise RuntimeError(_untracked_view(tensor, view.untracked))
     if view.base._requires_grad and view.base._node is None:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -96,6 +110,12 @@ def check_writable(tensor: Tensor) -> None:
 def assign(target: Tensor, value: Tensor) -> Tensor:
     """Write a computed value into a tensor's memory, and make its node that of the tensor."""
     array, new = target._array, value._array
+    view = target._view
+    if view is not None and view.untracked == SEVERAL and mode.enabled and value._requires_grad:
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. " + _OF_SEVERAL
+        )
     check_no_overlap(array)
     if new is array:  # a line of the table has written there
         if mode.enabled and (value._requires_grad or target._requires_grad):

@@ -13,6 +13,7 @@ from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.combine import listed
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.ops.shape import either
@@ -67,12 +68,14 @@ def block_diag(*tensors: Tensor) -> Tensor:
 @export(method=False)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns beside matrices."""
+    tensors = listed("column_stack", tensors)
     return functions.cat([t.reshape(-1, 1) if t._array.ndim < 2 else t for t in tensors], 1)
 
 
 @export(method=False)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors of at least three dimensions, concatenated along the third."""
+    tensors = listed("dstack", tensors)
     if not tensors:
         raise RuntimeError("dstack expects a non-empty TensorList")
     return functions.cat(list(functions.atleast_3d(*_tensors((list(tensors),)))), 2)
@@ -493,7 +496,15 @@ def diagonal_scatter(
     return found
 
 
-@export("unsafe_split_with_sizes")
+@export()
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """`split_with_sizes` whose views can be changed in place."""
+    return input.unsafe_split(list(split_sizes), dim)
+
+
+@export()
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """`split` into parts of these lengths."""
     return input.split(list(split_sizes), dim)

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.backends import array_module, on_gpu
 from minigrad.devices import read
@@ -29,6 +30,7 @@ _Mode = values_and_indices("mode")
 @export()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor at `index`."""
+    check_tensors("take", index=index)
     i, n = index._array, input._array.size
     if i.dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")

@@ -22,7 +22,7 @@ from minigrad.backends import array_module
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, as_int, check_flag, export, functions, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
 
@@ -127,6 +127,8 @@ NORMS: dict[str, Callable] = {}
 
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
     """x reduced over `dim` (all dimensions for None) with a line of the table."""
+    if keepdim is not False:
+        check_flag("norm" if name.startswith("norm") else name, "keepdim", keepdim)
     axes = axes_of(dim, x._array.ndim)
     op = (REDUCTIONS if axes is None else ALONG).get(name)
     if op is None:  # no gradient
@@ -241,6 +243,8 @@ def sum(
     out: None = None,
 ) -> Tensor:
     """Sum over `dim` (all dimensions for None); integers give int64."""
+    if keepdim is not False:
+        check_flag("sum", "keepdim", keepdim)
     dim = axis if dim is None else dim
     array = input._array
     axes = None if dim is None else axes_of(dim, array.ndim)
@@ -263,6 +267,8 @@ def mean(
     keepdims: bool = False,
 ) -> Tensor:
     """Mean over `dim`; needs a floating dtype."""
+    if keepdim is not False:
+        check_flag("mean", "keepdim", keepdim)
     dim = one_dim(dim, axis)
     target = input._array.dtype if dtype is None else dtypes.to_numpy_dtype(dtype)
     if dtypes.category(target) < dtypes.FLOATING:
@@ -286,10 +292,17 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
-    input = input if dtype is None else input.to(dtype)
+    _check_one_dim("prod", dim)
+    input = input if dtype is None else input.to(dtypes.to_numpy_dtype(dtype))
     if input.is_complex():
         return _complex_prod(input, dim, keepdim)
     return reduce("prod", input, dim, keepdim, sum_dtype(input, dtype))
+
+
+def _check_one_dim(name: str, dim: Any) -> None:
+    """TypeError for several dimensions where a function takes one."""
+    if dim is not None and not isinstance(dim, int):
+        as_int(f"{name}(): dim", dim)
 
 
 def _complex_prod(x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
@@ -344,6 +357,7 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 
 
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    _check_one_dim(name, dim)
     axes = None if dim is None else axes_of(dim, x._array.ndim)
     if x._array.dtype.kind == "b":
         raise RuntimeError(f"{name}(): does not support bool input")
@@ -368,6 +382,7 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     if dim is None:
         _check_not_empty(name, x, None)
         return reduce(name, x, None, False)
+    check_flag(name, "keepdim", keepdim)
     place = normalize_dim(dim, x._array.ndim)
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
@@ -464,6 +479,8 @@ def _variance(
 ) -> Tensor:
     if isinstance(dim, bool):  # torch's var(input, unbiased)
         dim, unbiased = None, dim
+    check_flag(name, "unbiased", unbiased)
+    check_flag(name, "keepdim", keepdim)
     dim = one_dim(dim, axis)
     correction = int(unbiased) if correction is None else correction
     if is_narrow(input._array):

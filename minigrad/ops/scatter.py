@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
@@ -33,6 +34,7 @@ from minigrad.tensor import Tensor, export, normalize_dim, wrap
 @export()
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src added at index along dim; equal positions add up."""
+    check_tensors("scatter_add", index=index, src=src)
     return _scattered(ScatterAdd, input, dim, index, src)
 
 
@@ -65,6 +67,7 @@ def scatter(
         # tensor([[0., 0., 1.],
         #         [1., 0., 0.]])
     """
+    check_tensors("scatter", index=index)
     source = _as_tensor(value if src is None else src, input, index)
     if reduce is not None and isinstance(src, Tensor):
         warnings.warn(_REDUCE_OF_TENSORS, UserWarning, stacklevel=3)
@@ -164,6 +167,7 @@ def scatter_reduce(
 ) -> Tensor:
     """input with src reduced into it at index along dim: by "sum", "prod", "mean", "amax" or
     "amin". Without include_self, places that the index names start from nothing."""
+    check_tensors("scatter_reduce", index=index, src=src)
     identities = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
     reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in identities:

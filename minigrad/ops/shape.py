@@ -418,15 +418,27 @@ def _lengths(n: int, size: int) -> list[int]:
     return [size] * full + [rest] * (rest > 0) or [0]
 
 
-@export("unsafe_split")
+@export()
 def split(
     tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
     """Views along `dim`: of one size (the last may be smaller), or of the sizes listed.
 
-    split_size: another name of the first argument.
+    split_size: another name of the first argument. Where a gradient is recorded, the views cannot
+    be changed in place, as in torch.
     """
-    split_size_or_sections = either("split", split_size_or_sections, split_size)
+    return _split(tensor, either("split", split_size_or_sections, split_size), dim)
+
+
+@export()
+def unsafe_split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split` whose views can be changed in place."""
+    return _split(input, split_size, dim, alone=True)
+
+
+def _split(
+    tensor: Tensor, split_size_or_sections: Any, dim: int, alone: bool = False
+) -> tuple[Tensor, ...]:
     place, n = _length("split", tensor, dim)
     if type(split_size_or_sections) is int or not isinstance(split_size_or_sections, Sequence):
         size = as_int("split_size", split_size_or_sections)
@@ -444,18 +456,29 @@ def split(
                 f"at dimension {place}), but got split_sizes={lengths}"
             )
         title = "SplitWithSizesBackward0"
-    return parts(tensor, place, lengths, title)
+    return parts(tensor, place, lengths, title, alone)
 
 
-@export("unsafe_chunk")
+@export()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
+    return _chunk(input, chunks, dim)
+
+
+@export()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`chunk` whose views can be changed in place."""
+    return _chunk(input, chunks, dim, alone=True)
+
+
+def _chunk(input: Tensor, chunks: int, dim: int, alone: bool = False) -> tuple[Tensor, ...]:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     place, n = _length("chunk", input, dim)
     if n == 0:
-        return split(input, [0] * chunks, dim)
-    return parts(input, place, _lengths(n, -(-n // as_int("chunks", chunks))), "SplitBackward0")
+        return _split(input, [0] * chunks, dim, alone)
+    lengths = _lengths(n, -(-n // as_int("chunks", chunks)))
+    return parts(input, place, lengths, "SplitBackward0", alone)
 
 
 @export()
@@ -479,7 +502,7 @@ def tensor_split(
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         small, extra = divmod(n, sections)
-        return split(input, [small + (i < extra) for i in range(sections)], dim)
+        return unsafe_split(input, [small + (i < extra) for i in range(sections)], dim)
     cuts = [0, *(slice(None, as_int("index", c)).indices(n)[1] for c in given), n]
     return tuple([narrow(input, dim, a, max(b - a, 0)) for a, b in pairwise(cuts)])
 

@@ -23,7 +23,7 @@ from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.shape import either
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.tensor import Tensor, check_flag, export, normalize_dim, wrap
 
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
     values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
@@ -209,6 +209,7 @@ def sort(
     stable: bool = True,
 ) -> Any:
     """(values, indices) in order along `dim`."""
+    check_flag("sort", "descending", descending)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
@@ -243,6 +244,7 @@ def topk(
     sorted: bool = True,
 ) -> Any:
     """(values, indices) of the k largest (or smallest) along `dim`."""
+    check_flag("topk", "largest", largest)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not 0 <= k <= n:
@@ -325,6 +327,7 @@ def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 @export()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
+    check_flag("kthvalue", "keepdim", keepdim)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not n:
@@ -342,6 +345,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 @export()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median: a tensor, or with `dim` (values, indices)."""
+    check_flag("median", "keepdim", keepdim)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:

@@ -363,6 +363,55 @@ PROGRAMS = {
         m.from_numpy(x.numpy(force=True)[::-1])
         m.as_tensor(x.numpy(force=True)[:, ::-1])
     """,
+    "refused": """
+        x.sum(0, 1)
+        x.sum(0, keepdim=1)
+        x.sum(0, True)
+        x.mean(0, 1)
+        x.max(0, 1)
+        x.amax(0, 1)
+        x.argmax(0, 1)
+        x.argmax((0, 1))
+        x.std(0, 1)
+        x.std(0, True)
+        x.var(0, True, True)
+        x.prod(0, 1)
+        x.prod((0, 1))
+        x.all(0, 1)
+        x.norm(2, 0, 1)
+        x.logsumexp(0, 1)
+        x.median(0, 1)
+        x.kthvalue(1, 0, 1)
+        x.softmax(0, 1)
+        x.sort(0, 1)
+        x.topk(2, 0, 1)
+        m.cat(x)
+        m.stack(x)
+        m.hstack(x)
+        m.vstack(x)
+        m.dstack(x)
+        m.column_stack(x)
+        x.gather(0, i.short())
+        x.gather(0, i.int())
+        x.gather(0, [0])
+        x.index_select(0, [0])
+        x.index_select(0, 0)
+        x.index_select(0, m.tensor([0], dtype=m.int16))
+        x.take([0])
+        x.masked_fill([True], 0)
+        x.masked_select([True])
+        x.scatter(0, [0], 1)
+        x.scatter_add(0, i, 1)
+        x.index_add(0, m.tensor([0]), 1)
+        x.index_fill(0, [0], 1)
+        x.index_copy(0, m.tensor([0]), 1)
+        m.nn.functional.embedding(i.short(), x)
+        'a' in v, 1
+        None in v, 1
+        np.float32(1) in v, 1
+        x.__delitem__(0)
+        x.tensor_split(2)[0].clone().mul_(2)
+    """,
 }
 
 
@@ -391,7 +440,7 @@ def evaluate(m: Any, line: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            value = eval(line, names | {"nan": np.nan, "inf": np.inf})
+            value = eval(line, names | {"nan": np.nan, "inf": np.inf, "np": np})
             parts = value if isinstance(value, tuple | list) else [value]
             parts = [p for p in parts if getattr(p, "requires_grad", False)]
             found = outcome(value)
