@@ -160,6 +160,12 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     return np.promote_types(a, b)
 
 
+def refuse_complex(text: str, numpy_dtype: np.dtype) -> None:
+    """RuntimeError where an operation of complex numbers has no meaning."""
+    if numpy_dtype.kind == "c":
+        raise RuntimeError(text)
+
+
 def refused(name: str, numpy_dtype: np.dtype) -> NotImplementedError:
     """The error of an operation that does not take a dtype."""
     legacy = from_numpy_dtype(numpy_dtype).legacy_name.removesuffix("Tensor")

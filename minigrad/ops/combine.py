@@ -217,6 +217,8 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given."""
     places = tuple([normalize_dim(d, input._array.ndim) for d in sizes(axes, dims)])
+    if not input._array.ndim:
+        return input.clone()
     return Flip.apply(input, axes=places)
 
 

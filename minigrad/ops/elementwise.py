@@ -29,7 +29,7 @@ from minigrad.tensor import Tensor, export
 # lines of the table that are functions and methods under their own name
 UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp exp2 expm1 floor frac"
-    " lgamma log log10 log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    " lgamma log log10 log1p log2 reciprocal rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
     " isnan isinf isfinite signbit sinc logical_not bitwise_not"
 ).split()
 UNARY_ALIASES = {
@@ -258,8 +258,12 @@ inplace("pow", line=True)  # of the function above, which has its argument's nam
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent in float64."""
     _check_operands("float_power", input, exponent)
-    base, exponent = (x.double() if isinstance(x, Tensor) else float(x) for x in (input, exponent))
-    return POINTWISE["pow"](base, exponent)
+    given = (input, exponent)
+    if any(x.is_complex() if isinstance(x, Tensor) else type(x) is complex for x in given):
+        made = [x.to(dtypes.complex128) if isinstance(x, Tensor) else complex(x) for x in given]
+    else:
+        made = [x.double() if isinstance(x, Tensor) else float(x) for x in given]
+    return POINTWISE["pow"](*made)
 
 
 @export()
@@ -389,7 +393,8 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 @export()
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
-    if not (tensor1.is_floating_point() or tensor2.is_floating_point()):
+    kinds = [dtypes.category(x._array.dtype) for x in (tensor1, tensor2)]
+    if max(kinds) < dtypes.FLOATING:
         raise RuntimeError(
             "addcdiv: integer division is not supported; use input + value * "
             "div(tensor1, tensor2, rounding_mode='trunc'), or floating tensors"
@@ -423,18 +428,25 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     _check_operands("heaviside", input, values)
+    for x in (input, values):
+        text = "heaviside is not yet implemented for complex tensors."
+        dtypes.refuse_complex(text, x._array.dtype)
+    if input._array.dtype != values._array.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     return where(input == 0, values, (input > 0).to(input.dtype))
 
 
 @export()
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
+    dtypes.refuse_complex("deg2rad is not supported for complex tensors.", input._array.dtype)
     return input * (math.pi / 180)
 
 
 @export()
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
+    dtypes.refuse_complex("rad2deg is not supported for complex tensors.", input._array.dtype)
     return input * (180 / math.pi)
 
 

@@ -279,12 +279,14 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @export()
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are -inf."""
+    dtypes.refuse_complex("isneginf does not support complex inputs.", input._array.dtype)
     return POINTWISE["eq"](input, -math.inf) if input.is_floating_point() else input.isinf()
 
 
 @export()
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are inf."""
+    dtypes.refuse_complex("isposinf does not support complex inputs.", input._array.dtype)
     return POINTWISE["eq"](input, math.inf) if input.is_floating_point() else input.isinf()
 
 
@@ -389,7 +391,11 @@ def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1
 ) -> Tensor:
     """The running integrals of `trapezoid`."""
-    n = y._array.shape[dim]
+    if not y._array.ndim:
+        raise IndexError("cumulative_trapezoid: expected points along a dimension, got a number")
+    n = y._array.shape[normalize_dim(dim, y._array.ndim)]
+    if not n:
+        return (y * _steps(y, None, dx, dim)).cumsum(dim) / 2
     pairs = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
     if x is None:
         return pairs.cumsum(dim) * (_steps(y, x, dx, dim) / 2)
@@ -414,6 +420,8 @@ def unique_consecutive(
 ) -> Any:
     """Runs of equal elements (or slices along `dim`) as one element each."""
     array = input._array
+    if array.dtype.kind == "c":
+        raise dtypes.refused("unique", array.dtype)
     xp = array_module(array)
     place = 0 if dim is None else normalize_dim(dim, array.ndim)
     flat = array.reshape(-1) if dim is None else xp.moveaxis(array, place, 0)

@@ -194,6 +194,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent element along dim: the smallest of several, at its
     last place. NaN differ from each other and are greater than all else (torch's answer for them
     depends on their order)."""
+    if input._array.dtype.kind == "c":
+        raise dtypes.refused("mode_cpu", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Mode(input.clone(), wrap(array_module(input._array).zeros((), np.int64)))

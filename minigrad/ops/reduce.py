@@ -358,6 +358,7 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     _check_one_dim(name, dim)
+    dtypes.refuse_complex(f"{name}(): does not support complex input", x._array.dtype)
     axes = None if dim is None else axes_of(dim, x._array.ndim)
     if x._array.dtype.kind == "b":
         raise RuntimeError(f"{name}(): does not support bool input")
@@ -607,11 +608,13 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 @export()
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
-    x = input if input.is_floating_point() else input.to(dtypes.get_default_dtype())
+    known = input.is_floating_point() or input.is_complex()
+    x = input if known else input.to(dtypes.get_default_dtype())
     axes = axes_of(dim, x._array.ndim)
     if not x._array.size:
         return POINTWISE["log"](sum(x, axes, keepdim))
-    shift = amax(x.detach(), axes, keepdim=True)
+    largest = functions.real(x.detach()) if x.is_complex() else x.detach()
+    shift = amax(largest, axes, keepdim=True)
     shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
     total = sum(POINTWISE["exp"](x - shift), axes, keepdim)
     return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
@@ -626,6 +629,7 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 @export()
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over `dim` with NaN counted as zero."""
+    dtypes.refuse_complex("nansum does not support complex inputs", input._array.dtype)
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 

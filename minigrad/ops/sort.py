@@ -210,6 +210,7 @@ def sort(
 ) -> Any:
     """(values, indices) in order along `dim`."""
     check_flag("sort", "descending", descending)
+    dtypes.refuse_complex("Sort does not support complex dtypes", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
@@ -245,6 +246,7 @@ def topk(
 ) -> Any:
     """(values, indices) of the k largest (or smallest) along `dim`."""
     check_flag("topk", "largest", largest)
+    dtypes.refuse_complex("topk does not support complex dtypes", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not 0 <= k <= n:
@@ -328,6 +330,8 @@ def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
     check_flag("kthvalue", "keepdim", keepdim)
+    if input._array.dtype.kind in "bc":
+        raise dtypes.refused("kthvalue_cpu", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not n:
@@ -372,6 +376,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 def _median_of_all(x: Tensor) -> Tensor:
     """The median; NaN if there is a NaN or no element. Equal elements share the gradient."""
     values = x.detach()
+    if not values.numel() and not x.is_floating_point():
+        return x.sum(dtype=x.dtype)  # 0, where torch has it from memory
     if not values.numel() or bool(POINTWISE["isnan"](values).any()):
         return x.sum() * float("nan")
     middle = values.kthvalue((values.numel() + 1) // 2).values
@@ -504,6 +510,8 @@ def unique(
     """The distinct values in order; optionally the index of each element in them, and their
     counts."""
     array = input.detach()._array
+    if array.dtype.kind == "c":
+        raise dtypes.refused("unique", array.dtype)
     near = _near(array) if dim is None and axis is None else None
     if near is not None:
         asked = True, return_inverse, return_counts
@@ -583,8 +591,9 @@ def searchsorted(
                 f"tensor {list(order.shape)} and got sorter tensor {list(sorter.shape)}"
             )
         order = xp.take_along_axis(order, sorter._array, -1)
-    if order.dtype.kind == "b" and wanted.size:
-        raise dtypes.refused("searchsorted_out_cpu", order.dtype)
+    common = dtypes.promote(order.dtype, wanted.dtype)
+    if common.kind in "bc" and wanted.size:
+        raise dtypes.refused("searchsorted_out_cpu", common)
     where = "right" if right or side == "right" else "left"
     if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
         common = np.promote_types(order.dtype, wanted.dtype)
@@ -631,8 +640,10 @@ def isin(
     elements = either("isin", elements, element)
     test_elements = either("isin", test_elements, test_element)
     given = next(x for x in (elements, test_elements) if isinstance(x, Tensor))
-    if given._array.dtype.kind == "b":
-        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    for x in (elements, test_elements):
+        if isinstance(x, Tensor) and x._array.dtype.kind in "bc":
+            name = x.dtype.legacy_name.removesuffix("Tensor")
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {name}")
     xp = array_module(given._array)
     arrays = [x._array if isinstance(x, Tensor) else x for x in (elements, test_elements)]
     found = xp.isin(*map(xp.asarray, arrays), assume_unique=assume_unique, invert=invert)
