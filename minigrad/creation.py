@@ -637,6 +637,8 @@ def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
         if isinstance(data, Tensor) and data._array.dtype == target:
             return move_array(data._array, where)
         if not isinstance(data, Size):
+            if isinstance(data, float | complex):
+                raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
             return placed(as_array(data, target), where)
         shape = tuple(data)
     elif args:

@@ -323,6 +323,34 @@ _sampler("rand", "uniform", "Uniform random numbers in [0, 1)")
 _sampler("randn", "normal", "Standard normal random numbers")
 
 
+def whole_numbers(dtype: np.dtype) -> tuple[int, int, int]:
+    """The least and the largest integer of a dtype, and the one below which `random_` stays."""
+    if dtype.kind == "c":
+        raise dtypes.refused("random_kernel_cpu", dtype)
+    if dtype.kind == "b":
+        return 0, 1, 2
+    if dtype.kind in "iu":
+        whole = np.iinfo(dtype)
+        return int(whole.min), int(whole.max), int(whole.max)
+    limits = dtypes.finfo(dtypes.from_numpy_dtype(dtype))
+    return -int(limits.max), int(limits.max), int(2 / limits.eps)
+
+
+_IN_C = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+}  # fmt: skip
+
+
+def check_range(low: int, high: int, dtype: np.dtype) -> None:
+    """RuntimeError for integers from low to below high that a dtype does not have."""
+    least, most, _ = whole_numbers(dtype)
+    for text, value in (("from", low), ("to - 1", high - 1)):
+        if low < high and not least <= value <= most:
+            name = _IN_C.get(dtype.name, dtype.name)
+            raise RuntimeError(f"{text} is out of bounds for {name}")
+
+
 def _integers(low: int, high: int, shape: tuple, generator: Generator | None, where: device) -> Any:
     """int64 in [low, high): a random word (two for wide ranges) modulo the range, as torch does."""
     if low >= high:
@@ -359,6 +387,8 @@ def randint(
     low, high, size = _randint_bounds(bounds, low, high, size)
     where = place(device)
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if dtype is not None:
+        check_range(low, high, target)
     with current.at(where):
         array = _integers(low, high, _shape((size,)), generator, where)
         return finish(array.astype(target, copy=False), requires_grad, pin_memory)
@@ -429,6 +459,8 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"randperm: expected n >= 0, got {n}")
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if n and target.kind in "iu" and n - 1 > np.iinfo(target).max:
+        raise RuntimeError(f"value cannot be converted to type {target.name}_t without overflow")
     where = place(device)
     if where.type == "meta":
         return finish(device_module("meta").empty((n,), target), requires_grad)
@@ -497,6 +529,15 @@ def multinomial(
     2006): the elements with the largest log(u) / weight. Those of weight zero come last.
     """
     xp, shape = array_module(input._array), input._array.shape
+    if len(shape) not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input.is_floating_point():
+        name = input.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {name}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
     rows = input._array.astype(np.float64).reshape(-1, shape[-1])
     if rows.size:
         _check_weights(wrap(rows))

@@ -166,10 +166,12 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
 
 
 def listed(name: str, tensors: Any) -> list[Tensor]:
-    """A sequence of tensors as a list. TypeError for a single tensor, whose rows it would be."""
-    if isinstance(tensors, Tensor):
+    """A list or tuple of tensors as a list. TypeError for others, such as a single tensor, whose
+    rows it would be."""
+    if not isinstance(tensors, list | tuple):
         raise TypeError(
-            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
+            f"{kind(tensors).rpartition('.')[2]}"
         )
     return list(tensors)
 
@@ -216,7 +218,13 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 @export()
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given."""
-    places = tuple([normalize_dim(d, input._array.ndim) for d in sizes(axes, dims)])
+    given = sizes(axes, dims)
+    if not axes and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
+    places = tuple([normalize_dim(d, input._array.ndim) for d in given])
+    for place in places:
+        if places.count(place) > 1:
+            raise RuntimeError(f"dim {place} appears multiple times in the list of dims")
     if not input._array.ndim:
         return input.clone()
     return Flip.apply(input, axes=places)
@@ -283,6 +291,13 @@ def repeat_interleave(
     """
     if input is None or repeats is None:
         return _repeated_positions(either("repeat_interleave", input, repeats), output_size)
+    if isinstance(repeats, list | tuple | float):
+        raise TypeError(
+            "repeat_interleave(): argument 'repeats' must be Tensor or int, not "
+            f"{type(repeats).__name__}"
+        )
+    if isinstance(repeats, Tensor) and repeats._array.dtype not in (np.int32, np.int64):
+        raise dtypes.refused("repeat_interleave_cpu", repeats._array.dtype)
     if dim is None:
         input, dim = input.reshape(-1), 0
     place = normalize_dim(dim, input._array.ndim)

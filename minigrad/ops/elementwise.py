@@ -568,6 +568,8 @@ def _install_operators() -> None:
 
 
 def _positive(self: Any) -> Tensor:
+    if self._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return self
 
 

@@ -13,7 +13,7 @@ from minigrad.autograd.mode import mode
 from minigrad.backends import array_module
 from minigrad.ops.inplace import check_writable, rebase, write
 from minigrad.ops.pointwise import check_floating
-from minigrad.random import _draw, _draw_into, _drawn, _integers
+from minigrad.random import _draw, _draw_into, _drawn, _integers, check_range, whole_numbers
 from minigrad.tensor import Tensor
 
 
@@ -169,7 +169,7 @@ def random_(
 ) -> Tensor:
     """Fill with integers in [low, high), by default over those that the dtype holds exactly; their
     names are `from` and `to`."""
-    least, most, default = _whole_numbers(self._array.dtype)
+    default = whole_numbers(self._array.dtype)[2]
     first: Any = low
     last: Any = high
     if named:
@@ -177,31 +177,8 @@ def random_(
     if last is None and "from" not in named:
         first, last = 0, first
     first, last = 0 if first is None else first, default if last is None else last
-    if first < last:
-        for text, value in (("from", first), ("to - 1", last - 1)):
-            if not least <= value <= most:
-                name = self._array.dtype.name
-                raise RuntimeError(f"{text} is out of bounds for {_IN_C.get(name, name)}")
+    check_range(first, last, self._array.dtype)
     return _fill(self, _integers(first, int(last), self._array.shape, generator, self.device))
-
-
-def _whole_numbers(dtype: np.dtype) -> tuple[int, int, int]:
-    """The least and the largest integer of a dtype, and the one below which `random_` stays."""
-    if dtype.kind == "c":
-        raise dtypes.refused("random_kernel_cpu", dtype)
-    if dtype.kind == "b":
-        return 0, 1, 2
-    if dtype.kind in "iu":
-        whole = np.iinfo(dtype)
-        return int(whole.min), int(whole.max), int(whole.max)
-    limits = dtypes.finfo(dtypes.from_numpy_dtype(dtype))
-    return -int(limits.max), int(limits.max), int(2 / limits.eps)
-
-
-_IN_C = {
-    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
-    "float16": "c10::Half", "bfloat16": "c10::BFloat16",
-}  # fmt: skip
 
 
 for _function in (

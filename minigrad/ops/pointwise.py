@@ -432,6 +432,8 @@ class Pointwise:
                 return self._promoted(args)
         if found is not None and found.kind == "f" and self.domain != "int":
             return found  # numbers don't change a floating type
+        if found is None and len(args) == 1:
+            raise TypeError(f"{self.name}(): argument 'input' must be Tensor, not {kind(args[0])}")
         return self._promoted(args)
 
     def _promoted(self, args: tuple) -> np.dtype:
