@@ -14,6 +14,7 @@ from minigrad import dtypes
 from minigrad._foreign import no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
+from minigrad.ops.former import numbers_first
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import (
     POINTWISE,
@@ -43,7 +44,7 @@ UNARY_ALIASES = {
     "trunc": ("fix",),
 }
 BINARY = (
-    "mul floor_divide remainder fmod pow maximum minimum atan2 copysign hypot xlogy"
+    "mul maximum minimum atan2 copysign hypot xlogy"
     " logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or"
     " bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split()
@@ -142,8 +143,10 @@ def _without_bool(a: Any, b: Any) -> None:
 
 
 @export()
-def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def add(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
+    if former:
+        input, other, alpha = numbers_first("add", (input, other, *former), 2, (1,))
     other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
     if alpha == 1:
         return POINTWISE["add"](input, other)
@@ -161,8 +164,10 @@ def _plus_multiple(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
 
 
 @export("subtract")
-def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def sub(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) -> Tensor:
     """input - alpha * other."""
+    if former:
+        input, other, alpha = numbers_first("sub", (input, other, *former), 2, (1,))
     other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
     _without_bool(input, other)
     if alpha == 1:
@@ -214,6 +219,14 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     return POINTWISE["remainder"](input, other)
 
 
+def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
+    """The remainder of input / other, with the sign of input."""
+    _check_operands("fmod", input, other)
+    other = _number_or_tensor("fmod", other)
+    _check_integer_division(input, other)
+    return POINTWISE["fmod"](input, other)
+
+
 def _check_integer_division(a: Any, b: Any) -> None:
     """Of a tensor on a GPU, for which the host would wait, no divisor is looked at, as in torch:
     what is divided by 0 there becomes 0."""
@@ -249,9 +262,10 @@ def square(input: Tensor) -> Tensor:
     return pow(input, 2)
 
 
-for _function in (floor_divide, remainder, pow, square):
+for _function in (floor_divide, remainder, fmod, pow, square):
     export()(_function)
-inplace("pow", line=True)  # of the function above, which has its argument's name
+for _name in ("floor_divide", "remainder", "fmod", "pow"):
+    inplace(_name, line=True)
 
 
 @export()
@@ -383,16 +397,26 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 @export()
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *former: Any, value: Number = 1
+) -> Tensor:
     """input + value * tensor1 * tensor2."""
+    if former:
+        given = (input, tensor1, tensor2, *former)
+        input, tensor1, tensor2, value = numbers_first("addcmul", given, 3, (1,))
     if input._array.dtype.kind in "iu":
         value = dtypes.fitting(value, input._array.dtype)
     return POINTWISE["addcmul"](input, tensor1, tensor2, params=(value,))
 
 
 @export()
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *former: Any, value: Number = 1
+) -> Tensor:
     """input + value * tensor1 / tensor2."""
+    if former:
+        given = (input, tensor1, tensor2, *former)
+        input, tensor1, tensor2, value = numbers_first("addcdiv", given, 3, (1,))
     kinds = [dtypes.category(x._array.dtype) for x in (tensor1, tensor2)]
     if max(kinds) < dtypes.FLOATING:
         raise RuntimeError(

@@ -15,6 +15,7 @@ from minigrad._foreign import reject_foreign
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.ops.views import Diagonal, ZerosExceptView
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
@@ -285,9 +286,12 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 @export()
 @autocasts
 def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+    input: Tensor, mat1: Tensor, mat2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
+    if former:
+        given = (input, mat1, mat2, *former)
+        input, mat1, mat2, beta, alpha = numbers_first("addmm", given, 3, (1, 1))
     _check_addmm(input, mat1, mat2)
     if beta == 1 == alpha and _is_bias(input._array, mat1._array, mat2._array):
         return Linear.apply(mat1, mat2.t(), input)
@@ -311,8 +315,13 @@ def _is_bias(c: Any, a: Any, b: Any) -> bool:
 
 @export()
 @autocasts
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *former: Any, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
+    if former:
+        given = (input, mat, vec, *former)
+        input, mat, vec, beta, alpha = numbers_first("addmv", given, 3, (1, 1))
     _check_addmm(input, mat, vec)
     return _added(input, mv(mat, vec), beta, alpha)
 
@@ -323,11 +332,14 @@ def baddbmm(
     input: Tensor,
     batch1: Tensor,
     batch2: Tensor,
-    *,
+    *former: Any,
     beta: float = 1,
     alpha: float = 1,
 ) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
+    if former:
+        given = (input, batch1, batch2, *former)
+        input, batch1, batch2, beta, alpha = numbers_first("baddbmm", given, 3, (1, 1))
     _check_addmm(input, batch1, batch2)
     if is_narrow(batch1._array):
         return rounded_once(
@@ -339,9 +351,12 @@ def baddbmm(
 @export()
 @autocasts
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (the sum of bmm(batch1, batch2) over the batch)."""
+    if former:
+        given = (input, batch1, batch2, *former)
+        input, batch1, batch2, beta, alpha = numbers_first("addbmm", given, 3, (1, 1))
     _check_addmm(input, batch1, batch2)
     return _added(input, _summed_bmm(batch1, batch2), beta, alpha)
 
@@ -356,8 +371,13 @@ def _summed_bmm(a: Tensor, b: Tensor) -> Tensor:
 
 @export()
 @autocasts
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
+    if former:
+        given = (input, vec1, vec2, *former)
+        input, vec1, vec2, beta, alpha = numbers_first("addr", given, 3, (1, 1))
     return _added(input, outer(vec1, vec2), beta, alpha)
 
 

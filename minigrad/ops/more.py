@@ -134,9 +134,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if not r:
+        return input.new_empty((0,))
     places = list(choose(range(input._array.shape[0]), r))
     if not places:
-        return input[:0].reshape((0, r) if r else (0,))
+        return input[:0].reshape(0, r)
     return input[functions.tensor(places, device=input.device)]
 
 

@@ -114,11 +114,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     array = input._array
     if array.dtype.kind not in "iu":
         raise dtypes.refused("bincount_cpu", array.dtype)
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
     w = None if weights is None else weights.detach()._array
     there = array.ndim == 1 and runs_on_gpu(array) and (w is None or w.shape == array.shape)
     least = there and read(dispatch.active.reduce("min", array), "item")
     if array.ndim != 1 or (array.size and (least if there else array.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if w is not None and w.shape != array.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     if there and w is not None:
         counts = _weights_on_gpu(array, w, minlength)
     else:

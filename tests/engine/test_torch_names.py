@@ -449,6 +449,43 @@ PROGRAMS = {
         m.searchsorted(m.tensor([False, True]), m.tensor([True]))
         x.tensor_split(2)[0].clone().mul_(2)
     """,
+    "numbers_first": """
+        changed(x, lambda a: a.add_(-0.1, x))
+        x.add(2, x)
+        m.add(x, 2, x)
+        x.sub(2, x)
+        changed(x, lambda a: a.addcmul_(2, x, x))
+        changed(x, lambda a: a.addcdiv_(2, x, x))
+        m.addcdiv(x, 2, x, x)
+        x.addmm(2, x, m.ones(4, 4).double())
+        x.addmm(2, 3, x, m.ones(4, 4).double())
+        m.addmm(2, x, 3, x, m.ones(4, 4).double())
+        changed(x, lambda a: a.addmm_(2, 3, x, m.ones(4, 4).double()))
+        x[:, 0].addmv(2, 3, x, x[0])
+        x.addr(2, 3, x[:, 0], x[0])
+        (x @ y)[None].baddbmm(2, 3, x[None], y[None])
+        m.addbmm(2, x @ y, 3, x[None], y[None])
+        x.add(x, x)
+        x.add(2, 3, x)
+    """,
+    "linalg_names": """
+        m.linalg.inv(A=x @ y)
+        m.linalg.det(A=x @ y)
+        m.linalg.norm(input=x)
+        m.linalg.pinv(input=x)
+        m.linalg.matrix_rank(input=x)
+        m.linalg.cond(input=x @ y)
+        m.fft.fftfreq(4, requires_grad=True)
+        m.bincount(m.tensor([0, 1]), weights=m.tensor([1.0]))
+        m.bincount(m.tensor([0]), minlength=-1)
+        m.combinations(v, 0)
+        i.fmod(0)
+        changed(i, lambda a: a.fmod_(0))
+        changed(i, lambda a: a.remainder_(0))
+        changed(i, lambda a: a.floor_divide_(0))
+        changed(x, lambda a: a.fmod_(0.5))
+        changed(x, lambda a: a.remainder_(0.5))
+    """,
 }
 
 
