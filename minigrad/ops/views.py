@@ -243,8 +243,9 @@ def parts(
     for index, link in places:
         part = array[index]
         made = _view(x, part, link, needs)
-        if not (alone or made._view.untracked):
-            made._view.untracked = SEVERAL
+        view: Any = made._view
+        if not (alone or view.untracked):
+            view.untracked = SEVERAL
         views.append(made)
         outs.append((part.shape, part.dtype))
     if needs and mode.enabled:
