@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
+from minigrad import dtypes, layouts
 from minigrad._names import kind
 from minigrad._out import into
 from minigrad.backends import current, device_module
@@ -312,6 +312,10 @@ def _filled(name: str, value: int | None) -> None:
             dtype, device = dtype or out.dtype, device or out.device
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
         made = finish(_array_of(value, shape, target, place(device)), requires_grad, pin_memory)
+        if layout is not None and layout is not layouts.strided:
+            if value != 0:
+                raise NotImplementedError(f"{name}(): only zeros are made with {layout!r}")
+            made = made.detach().to_sparse(layout=layout).requires_grad_(requires_grad)
         return made if out is None else into(name, out, made)
 
     def like(

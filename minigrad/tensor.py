@@ -510,11 +510,13 @@ class Tensor(Methods):
             raise AttributeError("__cuda_array_interface__: this tensor is on the CPU")
         return self._array.__cuda_array_interface__
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """This tensor on the CPU (itself if it is there)."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
         """This tensor on a GPU; RuntimeError without one."""
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 

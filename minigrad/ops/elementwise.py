@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.launchers.common import on_gpu
 from minigrad import dtypes
-from minigrad._foreign import no_tensor
+from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
 from minigrad.ops.former import numbers_first
@@ -390,6 +390,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @export()
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
+    check_tensors("lerp", end=end)
     check_floating("lerp_kernel", input)
     if end._array.dtype != input._array.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
@@ -417,6 +418,7 @@ def addcdiv(
     if former:
         given = (input, tensor1, tensor2, *former)
         input, tensor1, tensor2, value = numbers_first("addcdiv", given, 3, (1,))
+    check_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
     kinds = [dtypes.category(x._array.dtype) for x in (tensor1, tensor2)]
     if max(kinds) < dtypes.FLOATING:
         raise RuntimeError(

@@ -17,6 +17,7 @@ def numbers_first(name: str, given: tuple, tensors: int, numbers: Sequence[Any])
     found = [a for a in given if isinstance(a, Tensor)]
     others = [a for a in given if not isinstance(a, Tensor)]
     plain = all(isinstance(a, bool | int | float | complex) for a in others)
+    plain = plain and isinstance(given[-1], Tensor)
     if len(found) != tensors or not plain or not 0 < len(others) <= len(numbers):
         raise TypeError(
             f"{name}() takes {tensors} positional arguments but {len(given)} were given"

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad._foreign import reject_foreign
+from minigrad._foreign import no_tensor, reject_foreign
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
@@ -31,6 +31,9 @@ def _dtype_name(x: Tensor) -> str:
 
 def _check_addmm(c: Tensor, a: Tensor, b: Tensor) -> None:
     """RuntimeError unless c + a @ b is of one dtype."""
+    for value in (a, b):
+        if not isinstance(value, Tensor):
+            raise no_tensor("addmm", "mat1" if value is a else "mat2", value)
     for names, x, y in (("mat1 and mat2", a, b), ("self and mat2", c, b)):
         if x._array.dtype != y._array.dtype:
             first, second = (t.dtype.legacy_name.removesuffix("Tensor") for t in (x, y))
@@ -195,6 +198,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @export()
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices or batches of matrices, as NumPy's `@`."""
+    if not isinstance(other, Tensor):
+        raise no_tensor("matmul", "other", other)
     a, b = input._array.ndim, other._array.ndim
     if a == 0 or b == 0:
         raise RuntimeError(
@@ -227,6 +232,8 @@ setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
 @export()
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Inner product of two vectors."""
+    if not isinstance(tensor, Tensor):
+        raise no_tensor("dot", "tensor", tensor)
     a, b = input._array, tensor._array
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
@@ -242,6 +249,8 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 @export()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(m, k) @ (k, n)."""
+    if not isinstance(mat2, Tensor):
+        raise no_tensor("mm", "mat2", mat2)
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix")
@@ -251,6 +260,8 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 @export()
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(m, k) @ (k,)."""
+    if not isinstance(vec, Tensor):
+        raise no_tensor("mv", "vec", vec)
     if input._array.ndim != 2 or vec._array.ndim != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {input._array.ndim}, {vec._array.ndim}"
@@ -261,6 +272,8 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 @export()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(b, m, k) @ (b, k, n)."""
+    if not isinstance(mat2, Tensor):
+        raise no_tensor("bmm", "mat2", mat2)
     for name, x in (("batch1", input), ("batch2", mat2)):
         if x._array.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
@@ -276,6 +289,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 @export("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The matrix of all products of two vectors."""
+    if not isinstance(vec2, Tensor):
+        raise no_tensor("outer", "vec2", vec2)
     if input._array.ndim != 1 or vec2._array.ndim != 1:
         raise RuntimeError(
             f"outer: Expected 1-D arguments, got {input._array.ndim}-D and {vec2._array.ndim}-D"

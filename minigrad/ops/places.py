@@ -84,6 +84,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 @export()
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with the elements of source at flat positions; equal ones add up if `accumulate`."""
+    check_tensors("put", index=index, source=source)
     at = index._array
     if at.dtype != np.int64:
         raise RuntimeError(
