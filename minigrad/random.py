@@ -41,7 +41,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restart from `seed` (an integer of up to 64 bits)."""
         if not -(2**63) <= int(seed) < 2**64:
-            raise RuntimeError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
+            raise ValueError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
         with self._lock:
             self._seed, self._calls = int(seed) % 2**64, 0
         return self

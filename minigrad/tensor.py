@@ -460,7 +460,7 @@ class Tensor(Methods):
         """The NumPy array behind a CPU tensor (shared memory); `force` detaches and copies."""
         if force:
             return self.detach().cpu()._array
-        if self.requires_grad:
+        if mode.enabled and self.requires_grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. "
                 "Use tensor.detach().numpy() instead."
