@@ -404,6 +404,7 @@ PROGRAMS = {
         m.dstack(x)
         m.column_stack(x)
         x.gather(0, i.short())
+        x.scatter_reduce(0, i.to(m.uint8), x, 'amax')
         x.gather(0, i.int())
         x.gather(0, [0])
         x.mm([0])
