@@ -220,7 +220,12 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
-    """The remainder of input / other, with the sign of input."""
+    """The remainder of input / other, with the sign of input. RuntimeError for integers by zero.
+
+    Example::
+
+        minigrad.fmod(minigrad.tensor([-5.0]), minigrad.tensor([3.0]))  # tensor([-2.])
+    """
     _check_operands("fmod", input, other)
     other = _number_or_tensor("fmod", other)
     _check_integer_division(input, other)
