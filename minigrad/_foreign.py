@@ -36,6 +36,20 @@ def reject_foreign(name: str, value: Any) -> None:
         )
 
 
+def no_tensor(name: str, argument: str, value: Any) -> TypeError:
+    """The error for a list or a number where a function takes a tensor."""
+    return TypeError(
+        f"{name}(): argument '{argument}' must be Tensor, not {kind(value)}; {conversion(value)}"
+    )
+
+
+def check_tensors(name: str, **given: Any) -> None:
+    """TypeError for what is no tensor among these arguments."""
+    for argument, value in given.items():
+        if not isinstance(value, Tensor):
+            raise no_tensor(name, argument, value)
+
+
 def _own_method(cls: type, name: str) -> Callable | None:
     """The method that a class of sparse tensors has in place of Tensor's."""
     found = getattr(cls, name, None)

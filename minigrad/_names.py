@@ -56,6 +56,7 @@ def _returned(name: str, fields: tuple[str, ...], values: tuple) -> Any:
 # The names of NumPy that torch takes for the keywords of any function.
 _NUMPYS = {"axis": "dim", "axis0": "dim0", "axis1": "dim1", "keepdims": "keepdim"}
 _NUMPYS |= {"x": "input", "x1": "input", "x2": "other"}
+_NUMPYS |= {"A": "input", "input": "A"}  # a matrix has the one or the other name
 _RENAMED = _NUMPYS.keys()
 F = TypeVar("F", bound=Callable)
 

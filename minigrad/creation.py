@@ -1,20 +1,19 @@
-"""Creating tensors: from data, filled with a value, ranges, and the legacy constructors."""
+"""Creating tensors: from data, filled with a value, and the legacy constructors."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
+from minigrad import dtypes, layouts
 from minigrad._literals import as_array
 from minigrad._names import kind
 from minigrad._out import into
 from minigrad.backends import current, device_module
 from minigrad.devices import CPU, device, get_default_device, move_array
-from minigrad.tensor import FUNCTIONS, Size, Tensor, as_int, export, functions, wrap
+from minigrad.tensor import Size, Tensor, export, functions, wrap
 
 
 def place(where: Any) -> device:
@@ -73,7 +72,7 @@ def tensor(
     return finish(placed(array, device), requires_grad, pin_memory)
 
 
-@export("asarray", method=False)
+@export(method=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing memory where dtype and device allow it."""
     if isinstance(data, np.ndarray):
@@ -83,6 +82,47 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     return data.to(device=device, dtype=dtype)
+
+
+@export(method=False)
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """`obj` as a tensor; bytes and other buffers as by `frombuffer`, of the default dtype.
+
+    copy: True for memory of its own; with False, ValueError where memory cannot be shared.
+    requires_grad: by default that of `obj`.
+    """
+    if isinstance(obj, bytes | bytearray | memoryview):
+        obj = frombuffer(obj, dtype=dtypes.get_default_dtype() if dtype is None else dtype)
+    if isinstance(obj, Tensor | np.ndarray) or _is_on_gpu(obj):
+        made = as_tensor(obj)
+        moved = made.to(device=device, dtype=dtype, copy=copy is True)
+        if copy is False and moved is not made:
+            raise _not_shared(made, moved)
+        made = moved
+    elif copy is False:
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    else:
+        made = tensor(obj, dtype=dtype, device=device)
+    if requires_grad is False and not made.is_leaf:
+        return made.detach()
+    if requires_grad is not None and made.is_leaf:
+        made.requires_grad = requires_grad
+    return made
+
+
+def _not_shared(given: Tensor, wanted: Tensor) -> ValueError:
+    """What keeps one tensor from being another without a copy."""
+    if given.device != wanted.device:
+        return ValueError(f"can't alias tensor from device '{given.device}' to '{wanted.device}'.")
+    names = [t.dtype.legacy_name.removesuffix("Tensor") for t in (given, wanted)]
+    return ValueError(f"can't alias tensor with dtype '{names[0]}' into dtype '{names[1]}'.")
 
 
 def _is_on_gpu(data: Any) -> bool:
@@ -101,6 +141,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "given numpy array has byte order different from the native byte order; convert it by"
             " .astype(array.dtype.newbyteorder('='))"
         )
+    if min(ndarray.strides, default=0) < 0:
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array with array.copy().)"
+        )
     dtypes.from_numpy_dtype(ndarray.dtype)
     if type(ndarray) in (np.matrix, np.ma.MaskedArray):  # which compute otherwise
         ndarray = np.asarray(ndarray)
@@ -110,10 +156,10 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 def _shape(size: tuple, named: Any = None) -> tuple[int, ...]:
     if named is not None:
         size = (named,)
+    elif not size:
+        raise TypeError('missing 1 required positional argument: "size"')
     if len(size) == 1 and isinstance(size[0], list | tuple):
         size = tuple(size[0])
-    elif len(size) == 1 and isinstance(size[0], Tensor) and size[0]._array.ndim:
-        size = tuple(size[0].tolist())
     shape = size
     for s in size:
         if type(s) is not int:
@@ -125,10 +171,22 @@ def _shape(size: tuple, named: Any = None) -> tuple[int, ...]:
 
 
 def _integers_of(size: tuple) -> tuple[int, ...]:
-    try:
-        return tuple([s.__index__() for s in size])
-    except AttributeError:
-        raise TypeError(f"expected sizes as integers, got {size}") from None
+    for i, s in enumerate(size):
+        if (isinstance(s, bool) and not i) or not hasattr(s, "__index__"):
+            raise TypeError(
+                "argument 'size' must be tuple of ints, but found element of type "
+                f"{type(s).__name__} at pos {i}: expected sizes as integers, got {size}"
+            )
+    return tuple([s.__index__() for s in size])
+
+
+def _listed(name: str, size: Any) -> tuple[int, ...]:
+    """The sizes of a function that takes them as a sequence only."""
+    if not isinstance(size, list | tuple):
+        raise TypeError(
+            f"{name}(): argument 'size' must be tuple of ints, not {type(size).__name__}"
+        )
+    return _shape((size,))
 
 
 def _array_of(value: int | None, shape: tuple[int, ...], dtype: np.dtype, where: device) -> Any:
@@ -158,43 +216,62 @@ def _filled(name: str, value: int | None) -> None:
         out: Any = None,
         layout: Any = None,
         pin_memory: bool = False,
+        memory_format: Any = None,
         **named: Any,
     ) -> Tensor:
-        shape = _shape(size, named.pop("size", None) if named else None)
+        given = named.pop("size", None) if named else None
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        shape = _shape(size, given)
         if out is not None:
             dtype, device = dtype or out.dtype, device or out.device
         target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
         made = finish(_array_of(value, shape, target, place(device)), requires_grad, pin_memory)
+        if layout is not None and layout is not layouts.strided:
+            if value != 0:
+                raise NotImplementedError(f"{name}(): only zeros are made with {layout!r}")
+            made = made.detach().to_sparse(layout=layout).requires_grad_(requires_grad)
         return made if out is None else into(name, out, made)
 
     def like(
         input: Tensor,
         *,
         dtype: Any = None,
+        layout: Any = None,
         device: Any = None,
+        pin_memory: bool = False,
         requires_grad: bool = False,
         memory_format: Any = None,
     ) -> Tensor:
         array = input._array
         if dtype is None and device is None and type(array) is np.ndarray:
-            return finish(_array_of(value, array.shape, array.dtype, CPU), requires_grad)
+            made = _array_of(value, array.shape, array.dtype, CPU)
+            return finish(made, requires_grad, pin_memory)
         return function(
             array.shape,
             dtype=dtype or input.dtype,
             device=device or input.device,
             requires_grad=requires_grad,
+            pin_memory=pin_memory,
         )
 
     def new(
-        self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        self: Tensor,
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        **named: Any,
     ) -> Tensor:
         return function(
             *size,
             dtype=dtype or self.dtype,
             device=device or self.device,
             requires_grad=requires_grad,
+            pin_memory=pin_memory,
+            **named,
         )
 
     what = "uninitialised memory" if value is None else f"{value:d}s"
@@ -221,18 +298,37 @@ def full(
     fill_value: Any,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value; the dtype follows the value unless given."""
-    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    return _full("full", size, fill_value, dtype, device, requires_grad, pin_memory)
+
+
+def _full(
+    name: str,
+    size: Any,
+    fill_value: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    pinned: bool = False,
+) -> Tensor:
+    shape = _listed(name, size)
+    value = fill_value
+    if isinstance(fill_value, Tensor):
+        if fill_value._array.ndim:
+            raise TypeError(f"{name}(): argument 'fill_value' must be Number, not Tensor")
+        value = fill_value.item()
     target = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy_dtype(dtype)
     number = np.asarray(dtypes.fitting(value, target)).astype(target)
     number = number[()]  # a scalar: CuPy takes no arrays of NumPy's
     where = place(device)
     with current.at(where):
-        array = device_module(where.type).full(_shape((size,)), number, target)
-    return finish(array, requires_grad)
+        array = device_module(where.type).full(shape, number, target)
+    return finish(array, requires_grad, pinned)
 
 
 @export(method=False)
@@ -243,16 +339,14 @@ def full_like(
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> Tensor:
     """A tensor of one value with the shape and dtype of another."""
-    return full(
-        input._array.shape,
-        fill_value,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
-        requires_grad=requires_grad,
+    kind, where = dtype or input.dtype, device or input.device
+    return _full(
+        "full_like", input._array.shape, fill_value, kind, where, requires_grad, pin_memory
     )
 
 
@@ -263,25 +357,32 @@ def new_full(
     fill_value: Any,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value with the dtype and device of this one."""
-    return full(
-        size,
-        fill_value,
-        dtype=dtype or self.dtype,
-        device=device or self.device,
-        requires_grad=requires_grad,
-    )
+    kind, where = dtype or self.dtype, device or self.device
+    return _full("new_full", size, fill_value, kind, where, requires_grad, pin_memory)
 
 
 @export(function=False)
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: Any = None, requires_grad: bool = False
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """A copy of data with the dtype and device of this tensor."""
-    return tensor(data, dtype=dtype or self.dtype, device=self.device, requires_grad=requires_grad)
+    """A copy of data with the dtype and device of this tensor, unless others are given."""
+    kind, where = dtype or self.dtype, device or self.device
+    return tensor(
+        data, dtype=kind, device=where, requires_grad=requires_grad, pin_memory=pin_memory
+    )
 
 
 @export(function=False)
@@ -291,133 +392,32 @@ def new(self: Tensor, *args: Any) -> Tensor:
 
 
 @export(method=False)
-def arange(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """start, start + step, ... before end; int64 if all are integers, else the default dtype."""
-    start, end, step = _limits(start, end, step)
-    whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
-    inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
-    target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
-    if target.kind == "b":
-        raise dtypes.refused("arange_cpu", target)
-    count = -(-(end - start) // step) if whole else math.ceil((end - start) / step)
-    if target.kind in "iu" and not whole:  # as torch does: the numbers are made integers, but
-        start, step, whole = int(start), int(step), True  # only int64 counts with those
-        if target == np.int64:
-            if step == 0:
-                raise RuntimeError("step must be nonzero")
-            count = -(-(int(end) - start) // step)
-    where = place(device)
-    with current.at(where):
-        xp = device_module(where.type)
-        array = xp.arange(count, dtype=np.int64 if whole else np.float64)
-        if step != 1 or start != 0:
-            array = array * step + start
-        return finish(array.astype(target, copy=False), requires_grad)
-
-
-def _limits(start: Any, end: Any, step: Any) -> list:
-    """Start, end and step as numbers; with one of both, the end."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = [
-        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
-    ]
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    return [start, end, step]
-
-
-@export(method=False)
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """`steps` evenly spaced values from start to end, both included."""
-    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    values = _spaced("linspace", start, end, steps, target)
-    return finish(placed(values.astype(target), device), requires_grad)
-
-
-def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np.ndarray:
-    """`steps` values in float64; from both ends to the middle, so that both are exact."""
-    if type(steps) is not int:
-        steps = as_int("steps", steps)
-    if steps < 0:
-        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
-    for end_name, value in (("start", start), ("end", end)):
-        if isinstance(value, Tensor) and value._array.ndim:
-            raise RuntimeError(
-                f"{name} only supports 0-dimensional start and end tensors, but got {end_name} "
-                f"with {value._array.ndim} dimension(s)."
-            )
-    first, last = float(start), float(end)
-    if target.kind in "iu":
-        first, last = int(first), int(last)
-    first, last = (float(dtypes.fitting(value, target)) for value in (first, last))
-    if target.kind == "b" and steps > 1:
-        raise dtypes.refused(name, target)
-    if steps == 1:
-        last = first
-    step = (last - first) / max(steps - 1, 1)
-    index, half = np.arange(steps, dtype=np.float64), steps // 2
-    index[:half] = first + step * index[:half]
-    index[half:] = last - step * (steps - 1 - index[half:])
-    return index
-
-
-@export(method=False)
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """base ** linspace(start, end, steps)."""
-    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    values = np.power(float(base), _spaced("logspace", start, end, steps, target))
-    return finish(placed(values.astype(target), device), requires_grad)
-
-
-@export(method=False)
 def eye(
     n: int,
     m: int | None = None,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """Ones on the diagonal of an n by m matrix (square if m is left out)."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: expected sizes >= 0, got {n} and {m}")
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    return finish(placed(np.eye(n, m, dtype=target), device), requires_grad)
+    return finish(placed(np.eye(n, m, dtype=target), device), requires_grad, pin_memory)
 
 
 @export(method=False)
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """Rows and columns (2, count) of the lower triangle."""
     return _triangle(np.tril_indices, row, col, offset, dtype, device)
@@ -425,7 +425,13 @@ def tril_indices(
 
 @export(method=False)
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     """Rows and columns (2, count) of the upper triangle."""
     return _triangle(np.triu_indices, row, col, offset, dtype, device)
@@ -473,12 +479,20 @@ def new_empty_strided(
     stride: Any,
     *,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """`empty_strided` with the dtype and device of this tensor."""
     kind, where = dtype or self.dtype, device or self.device
-    return empty_strided(size, stride, dtype=kind, device=where, requires_grad=requires_grad)
+    return empty_strided(
+        *(size, stride),
+        dtype=kind,
+        device=where,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
 
 
 @export(method=False)
@@ -517,27 +531,6 @@ def frombuffer(
     return finish(array, requires_grad)
 
 
-def _range(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """start, start + step, ... up to and including end, of the default dtype unless given."""
-    start, end, step = _limits(start, end, step)
-    count = math.floor((end - start) / step) + 1
-    array = start + step * np.arange(count)
-    kind = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    moved = wrap(array.astype(kind)).to(place(device))
-    return finish(moved._array, requires_grad)
-
-
-FUNCTIONS["range"] = _range
-
-
 @export(method=False)
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector as columns: from N - 1 to 0, or from 0 if `increasing`."""
@@ -563,6 +556,8 @@ def legacy_array(args: tuple, target: np.dtype, where: Any) -> Any:
         if isinstance(data, Tensor) and data._array.dtype == target:
             return move_array(data._array, where)
         if not isinstance(data, Size):
+            if isinstance(data, float | complex):
+                raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
             return placed(as_array(data, target), where)
         shape = tuple(data)
     elif args:

@@ -142,11 +142,20 @@ def category(numpy_dtype: np.dtype) -> int:
     return FLOATING if numpy_dtype.name == "bfloat16" else _CATEGORY[numpy_dtype.kind]
 
 
+_NO_COMMON = {np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64)}
+
+
 @cache
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The common type of two tensors of equal rank class (`torch.promote_types`)."""
     if a == b:
         return a
+    if FLOATING not in (category(a), category(b)) and not _NO_COMMON.isdisjoint((a, b)):
+        names = [from_numpy_dtype(dtype).legacy_name.removesuffix("Tensor") for dtype in (a, b)]
+        raise RuntimeError(
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{names[0]} and {names[1]}"
+        )
     if COMPLEX in (category(a), category(b)):
         other = a if category(a) < COMPLEX else b
         double = np.complex128 in (a, b) or other == np.float64
@@ -158,6 +167,12 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     if a.name == "bfloat16" or b.name == "bfloat16":
         return a if a.itemsize > b.itemsize else b
     return np.promote_types(a, b)
+
+
+def refuse_complex(text: str, numpy_dtype: np.dtype) -> None:
+    """RuntimeError where an operation of complex numbers has no meaning."""
+    if numpy_dtype.kind == "c":
+        raise RuntimeError(text)
 
 
 def refused(name: str, numpy_dtype: np.dtype) -> NotImplementedError:
@@ -203,14 +218,16 @@ def scalar_dtype(value: Any) -> np.dtype:
 def combine(tensors: np.dtype | None, zero_dim: np.dtype | None, scalar: np.dtype | None) -> Any:
     """Promotion across rank classes: tensors, then 0-dimensional tensors, then Python scalars.
 
-    A lower class only changes the result when its category is higher.
+    A lower class only changes the result when its category is higher; a complex number takes the
+    precision of floating tensors.
     """
     result = tensors
     for lower in (zero_dim, scalar):
         if lower is None:
             continue
         if result is None or category(lower) > category(result):
-            result = lower if result is None else promote(result, lower)
+            precise = result is not None and category(result) == FLOATING
+            result = promote(result, np.dtype(np.complex64)) if precise else lower
     return result
 
 

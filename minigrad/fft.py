@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from minigrad import creation, dtypes
+from minigrad import dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.mode import autocasts
@@ -17,6 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops import combine, complexes
 from minigrad.ops.fold import Col2Im
+from minigrad.ops.ranges import arange
 from minigrad.tensor import Tensor, normalize_dim
 
 __all__ = [
@@ -241,16 +242,34 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
     return ihfftn(input, s, dim, norm)
 
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The frequency of each element of a transform, in cycles per unit of d, the spacing."""
-    k = creation.arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
-    return (k - (k > (n - 1) // 2).to(k.dtype) * n) / (n * d)
+    k = arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
+    found = (k - (k > (n - 1) // 2).to(k.dtype) * n) / (n * d)
+    return found.requires_grad_() if requires_grad else found
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The frequencies of the elements of `rfft`."""
     dtype = dtype or dtypes.get_default_dtype()
-    return creation.arange(n // 2 + 1, dtype=dtype, device=device) / (n * d)
+    found = arange(n // 2 + 1, dtype=dtype, device=device) / (n * d)
+    return found.requires_grad_() if requires_grad else found
 
 
 def _shift(input: Tensor, dim: Any, inverse: bool) -> Tensor:

@@ -20,14 +20,12 @@ from kernels.pointwise import Expr
 from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
-from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode, no_grad
 from minigrad.backends import array_module, current, device_module, on_gpu
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
-from minigrad.ops.inplace import check_writable, write
-from minigrad.ops.pointwise import check_floating
-from minigrad.tensor import Tensor, export, functions, wrap
+from minigrad.ops.inplace import check_writable
+from minigrad.tensor import Tensor, as_int, export, functions, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
 
@@ -43,7 +41,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Restart from `seed` (an integer of up to 64 bits)."""
         if not -(2**63) <= int(seed) < 2**64:
-            raise RuntimeError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
+            raise ValueError(f"Overflow when unpacking long long: seed {seed} has over 64 bits")
         with self._lock:
             self._seed, self._calls = int(seed) % 2**64, 0
         return self
@@ -283,9 +281,10 @@ def _sampler(name: str, kind: str, what: str) -> None:
         pin_memory: bool = False,
         **named: Any,
     ) -> Tensor:
-        shape = _shape(size, named.pop("size", None) if named else None)
+        given = named.pop("size", None) if named else None
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        shape = _shape(size, given)
         where = place(device)
         if dtype is None and where is CPU:
             array = _draw(kind, shape, dtypes.default_numpy(), generator, where)
@@ -324,6 +323,34 @@ _sampler("rand", "uniform", "Uniform random numbers in [0, 1)")
 _sampler("randn", "normal", "Standard normal random numbers")
 
 
+def whole_numbers(dtype: np.dtype) -> tuple[int, int, int]:
+    """The least and the largest integer of a dtype, and the one below which `random_` stays."""
+    if dtype.kind == "c":
+        raise dtypes.refused("random_kernel_cpu", dtype)
+    if dtype.kind == "b":
+        return 0, 1, 2
+    if dtype.kind in "iu":
+        whole = np.iinfo(dtype)
+        return int(whole.min), int(whole.max), int(whole.max)
+    limits = dtypes.finfo(dtypes.from_numpy_dtype(dtype))
+    return -int(limits.max), int(limits.max), int(2 / limits.eps)
+
+
+_IN_C = {
+    "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+}  # fmt: skip
+
+
+def check_range(low: int, high: int, dtype: np.dtype) -> None:
+    """RuntimeError for integers from low to below high that a dtype does not have."""
+    least, most, _ = whole_numbers(dtype)
+    for text, value in (("from", low), ("to - 1", high - 1)):
+        if low < high and not least <= value <= most:
+            name = _IN_C.get(dtype.name, dtype.name)
+            raise RuntimeError(f"{text} is out of bounds for {name}")
+
+
 def _integers(low: int, high: int, shape: tuple, generator: Generator | None, where: device) -> Any:
     """int64 in [low, high): a random word (two for wide ranges) modulo the range, as torch does."""
     if low >= high:
@@ -343,35 +370,63 @@ def _integers(low: int, high: int, shape: tuple, generator: Generator | None, wh
 
 @export(method=False)
 def randint(
-    low: int,
-    high: Any = None,
+    *bounds: Any,
+    low: int | None = None,
+    high: int | None = None,
     size: Any = None,
-    *,
     generator: Generator | None = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Random integers in [low, high), int64 unless given; `randint(high, size)` starts at 0."""
-    if size is None and not isinstance(high, int):
-        low, high, size = 0, low, high
-    elif high is None:
-        low, high = 0, low
-    if size is None:
-        raise TypeError("randint() missing the argument 'size'")
+    """Random integers in [low, high), int64 unless given; `randint(high, size)` starts at 0.
+
+    bounds: `randint(low, high, size)`, or without the first or the last of these."""
+    low, high, size = _randint_bounds(bounds, low, high, size)
     where = place(device)
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if dtype is not None:
+        check_range(low, high, target)
     with current.at(where):
-        array = _integers(int(low), int(high), _shape((size,)), generator, where)
-        return finish(array.astype(target, copy=False), requires_grad)
+        array = _integers(low, high, _shape((size,)), generator, where)
+        return finish(array.astype(target, copy=False), requires_grad, pin_memory)
+
+
+def _randint_bounds(bounds: tuple, low: Any, high: Any, size: Any) -> tuple:
+    """The numbers and the size that `randint` was given."""
+    if size is None and bounds and isinstance(bounds[-1], tuple | list):
+        bounds, size = bounds[:-1], bounds[-1]
+    if len(bounds) == 2 and low is high is None:
+        low, high = bounds
+    elif len(bounds) == 1 and high is None:
+        low, high = 0 if low is None else low, bounds[0]
+    elif len(bounds) == 1 and low is None:
+        low = bounds[0]
+    elif bounds:
+        raise TypeError("randint() received an invalid combination of arguments")
+    if high is None or size is None:
+        missing = "high" if high is None else "size"
+        raise TypeError(f'randint() missing 1 required positional argument: "{missing}"')
+    if not isinstance(size, tuple | list):
+        raise TypeError(
+            f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}"
+        )
+    return (
+        as_int("randint(): low", 0 if low is None else low),
+        as_int("randint(): high", high),
+        size,
+    )
 
 
 @export(method=False)
 def randint_like(
     input: Tensor,
-    low: int,
+    low: int = 0,
     high: int | None = None,
     *,
+    generator: Generator | None = None,
     dtype: Any = None,
     layout: Any = None,
     device: Any = None,
@@ -382,6 +437,7 @@ def randint_like(
     low, high = (0, low) if high is None else (low, high)
     return randint(
         *(low, high, input._array.shape),
+        generator=generator,
         dtype=dtype or input.dtype,
         device=device or input.device,
         requires_grad=requires_grad,
@@ -394,13 +450,17 @@ def randperm(
     *,
     generator: Generator | None = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """0 .. n-1 in random order (int64): the permutation that sorts random 64-bit keys."""
     if n < 0:
         raise RuntimeError(f"randperm: expected n >= 0, got {n}")
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if n and target.kind in "iu" and n - 1 > np.iinfo(target).max:
+        raise RuntimeError(f"value cannot be converted to type {target.name}_t without overflow")
     where = place(device)
     if where.type == "meta":
         return finish(device_module("meta").empty((n,), target), requires_grad)
@@ -408,7 +468,7 @@ def randperm(
         pairs = words(2 * n, generator, where).astype(np.uint64)
         keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
         order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
-    return finish(order, requires_grad)
+    return finish(order, requires_grad, pin_memory)
 
 
 @export(method=False)
@@ -419,25 +479,27 @@ def normal(
     *,
     generator: Generator | None = None,
     dtype: Any = None,
+    layout: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """mean + std * standard normal numbers; mean and std are numbers (with `size`) or tensors."""
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         wide = mean + 0 * std if isinstance(mean, Tensor) else std
         with current.at(wide.device):
             noise = _draw("normal", wide._array.shape, wide._array.dtype, generator, wide.device)
         with no_grad():
             return mean + std * wrap(noise)
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if size is None:
         raise TypeError("normal() missing the argument 'size'")
     target = _floating("normal", dtype)
     where = place(device)
     with current.at(where):
         array = _draw("normal", _shape((size,)), target, generator, where)
-        return finish((array * target.type(std) + target.type(mean)), requires_grad)
+        return finish(array * target.type(std) + target.type(mean), requires_grad, pin_memory)
 
 
 @export()
@@ -467,6 +529,15 @@ def multinomial(
     2006): the elements with the largest log(u) / weight. Those of weight zero come last.
     """
     xp, shape = array_module(input._array), input._array.shape
+    if len(shape) not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input.is_floating_point():
+        name = input.dtype.legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {name}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
     rows = input._array.astype(np.float64).reshape(-1, shape[-1])
     if rows.size:
         _check_weights(wrap(rows))
@@ -509,143 +580,6 @@ def _check_weights(rows: Tensor) -> None:
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if least_sum <= 0:
         raise RuntimeError(_NO_WEIGHT)
-
-
-# --- in place ---
-
-
-def _fill(self: Tensor, values: Any) -> Tensor:
-    check_writable(self)
-    check_no_overlap(self._array)
-    write(self, values)
-    return self
-
-
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with uniform numbers in [a, b)."""
-    if a > b:
-        raise RuntimeError(
-            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
-        )
-    if a == 0 and b == 1 and _draw_into(self, "uniform", generator):
-        return self
-    u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
-    if self.is_meta:
-        return self
-    return _fill(self, u * self._array.dtype.type(b - a) + self._array.dtype.type(a))
-
-
-def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with normal numbers."""
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    if mean == 0 and std == 1 and _draw_into(self, "normal", generator):
-        return self
-    z = _draw("normal", self._array.shape, self._array.dtype, generator, self.device)
-    if self.is_meta:
-        return self
-    return _fill(self, z * self._array.dtype.type(std) + self._array.dtype.type(mean))
-
-
-def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with exponentially distributed numbers of rate lambd."""
-    if not lambd > 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
-    return _fill(self, -array_module(u).log1p(-u) / self._array.dtype.type(lambd))
-
-
-def _from_uniform(
-    self: Tensor, generator: Any, formula: Callable[[Any, Any], Any], dtype: Any = None
-) -> Tensor:
-    """Fill with a formula of (array module, uniform numbers in (0, 1)), by default in the tensor's
-    dtype, of 16 bits in float32."""
-    own = self._array.dtype
-    wide = np.dtype(dtype or (np.float32 if own.itemsize == 2 else own))
-    u = _draw("uniform", self._array.shape, wide, generator, self.device)
-    if self.is_meta:
-        return self
-    xp, found = array_module(u), np.finfo(u.dtype)
-    return _fill(self, formula(xp, u.clip(found.tiny, 1 - found.eps / 2)))
-
-
-def log_normal_(
-    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
-) -> Tensor:
-    """Fill with exp of normal numbers."""
-    if not std > 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
-    check_floating("log_normal_cpu", self)
-    return normal_(self, mean, std, generator=generator).exp_()
-
-
-def cauchy_(
-    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
-) -> Tensor:
-    """Fill with numbers of the Cauchy distribution of this median and scale."""
-    if not sigma > 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
-    if not self.is_floating_point():
-        raise RuntimeError(
-            "Cauchy distribution is a continuous probability distribution. dtype must be a "
-            f"floating point but you specified {dtypes.from_numpy_dtype(self._array.dtype)}"
-        )
-
-    def formula(xp: Any, u: Any) -> Any:
-        return median + sigma * xp.tan(np.pi * (u - 0.5))
-
-    return _from_uniform(self, generator, formula)
-
-
-def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
-    """Fill with the number of trials up to the first success of probability p: 1, 2, ..."""
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-
-    if self._array.dtype.kind == "b":
-        raise dtypes.refused("geometric_cpu", self._array.dtype)
-
-    def formula(xp: Any, u: Any) -> Any:
-        return xp.ceil(xp.log(u) / np.log1p(-p))
-
-    return _from_uniform(self, generator, formula, np.float64)
-
-
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Fill with ones with probability p (a number or a tensor), else zeros."""
-    probability = p._array if isinstance(p, Tensor) else p
-    if isinstance(p, int | float) and not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    u = _draw("uniform", self._array.shape, np.dtype(np.float64), generator, self.device)
-    return _fill(self, u < probability)
-
-
-def random_(
-    self: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None
-) -> Tensor:
-    """Fill with integers in [low, high); by default over those that the dtype holds exactly."""
-    if high is None:
-        low, high = 0, low
-    if high is None:
-        array = self._array
-        floating = dtypes.category(array.dtype) == dtypes.FLOATING
-        high = 2 ** (np.finfo(array.dtype).nmant + 1) if floating else np.iinfo(array.dtype).max
-    if high <= low:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', got {low} and {high}")
-    return _fill(self, _integers(low, int(high), self._array.shape, generator, self.device))
-
-
-for _function in (
-    uniform_,
-    normal_,
-    exponential_,
-    log_normal_,
-    cauchy_,
-    geometric_,
-    bernoulli_,
-    random_,
-):
-    setattr(Tensor, _function.__name__, _function)
 
 
 __getattr__, __dir__ = namespace(__name__)

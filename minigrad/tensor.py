@@ -7,7 +7,6 @@ turn its functions into methods of this class.
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 import weakref
@@ -24,6 +23,7 @@ from minigrad.backends import current
 from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
 from minigrad.dtypes import dtype
+from minigrad.size import Size
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
 if TYPE_CHECKING:
@@ -32,27 +32,7 @@ else:
     Methods = object
 
 
-class Size(tuple):
-    """The shape of a tensor: a tuple with `numel()`."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return math.prod(self)
-
-    def __getitem__(self, key: Any) -> Any:
-        item = tuple.__getitem__(self, key)
-        return Size(item) if isinstance(key, slice) else item
-
-    def __add__(self, other: Any) -> Size:
-        return Size((*self, *other))
-
-    def __radd__(self, other: Any) -> Size:
-        return Size((*other, *self))
-
-    def __repr__(self) -> str:
-        return f"minigrad.Size({list(self)})"
+SEVERAL = "several"
 
 
 class View:
@@ -61,7 +41,7 @@ class View:
     chain: the (operation, attributes) pairs from the base to the view.
     version: the version counter for which the node of the view is valid.
     untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
-        gradient, else "".
+        gradient, SEVERAL if made beside others by `split` or `unbind`, else "".
     """
 
     __slots__ = ("base", "chain", "untracked", "version")
@@ -77,7 +57,9 @@ class View:
     def refresh(self, tensor: Tensor) -> None:
         """After an in-place change the base has another node: update that of the view."""
         base = self.base
-        if self.version == tensor._counter[0] or not base._requires_grad or self.untracked:
+        if self.version == tensor._counter[0] or not base._requires_grad:
+            return
+        if self.untracked not in ("", SEVERAL):
             return
         if base._node is not None:
             enabled, mode.enabled = mode.enabled, True
@@ -98,6 +80,7 @@ def wrap(array: Any) -> Tensor:
 
 
 _new: Callable[[type], Any] = object.__new__
+_new_tuple = tuple.__new__  # a shape is one of integers: `Size` would look at each
 
 
 def type_name(tensor: Tensor) -> str:
@@ -150,7 +133,7 @@ class Tensor(Methods):
     @property
     def shape(self) -> Size:
         """The length of each dimension."""
-        return Size(self._array.shape)
+        return _new_tuple(Size, self._array.shape)
 
     @property
     def dtype(self) -> dtype:
@@ -201,7 +184,7 @@ class Tensor(Methods):
     def size(self, dim: int | None = None) -> Size | int:
         """The shape, or the length of one dimension."""
         if dim is None:
-            return Size(self._array.shape)
+            return _new_tuple(Size, self._array.shape)
         return self._array.shape[normalize_dim(dim, self._array.ndim)]
 
     def dim(self) -> int:
@@ -477,7 +460,7 @@ class Tensor(Methods):
         """The NumPy array behind a CPU tensor (shared memory); `force` detaches and copies."""
         if force:
             return self.detach().cpu()._array
-        if self.requires_grad:
+        if mode.enabled and self.requires_grad:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. "
                 "Use tensor.detach().numpy() instead."
@@ -527,11 +510,13 @@ class Tensor(Methods):
             raise AttributeError("__cuda_array_interface__: this tensor is on the CPU")
         return self._array.__cuda_array_interface__
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """This tensor on the CPU (itself if it is there)."""
         return self.to("cpu")
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
         """This tensor on a GPU; RuntimeError without one."""
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
@@ -579,7 +564,15 @@ class Tensor(Methods):
         return self.flip(0) if self._array.ndim else self
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, Tensor | np.generic | int | float | complex):
+            raise RuntimeError(
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}."
+            )
         return bool((self == element).any())
+
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
 
     def __hash__(self) -> int:
         return id(self)
@@ -652,6 +645,12 @@ def as_int(name: str, value: Any) -> int:
     except TypeError:
         pass
     raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+
+
+def check_flag(name: str, argument: str, value: Any) -> None:
+    """TypeError for a number in place of a bool: `x.sum(0, 1)` has one dimension and a flag."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}(): argument '{argument}' must be bool, not {type(value).__name__}")
 
 
 def normalize_dim(dim: int, ndim: int) -> int:

@@ -102,6 +102,8 @@ def _signature(
     kinds = [parameter.kind for parameter in given]
     if first.KEYWORD_ONLY in kinds and first.VAR_POSITIONAL not in kinds:
         parts.insert(kinds.index(first.KEYWORD_ONLY), "*")
+    if first.POSITIONAL_ONLY in kinds:
+        parts.insert(len(kinds) - kinds[::-1].index(first.POSITIONAL_ONLY), "/")
     result = _annotation(signature.return_annotation, function, imports)
     return f"({', '.join(parts)}) -> {result}"
 

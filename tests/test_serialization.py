@@ -21,6 +21,7 @@ import pytest
 
 import minigrad
 from minigrad import nn, optim, serialization
+from minigrad.tensor import wrap
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
 
@@ -127,7 +128,7 @@ def test_views_of_one_memory_share_it_again():
 
 def test_backwards():
     array = np.arange(6.0)
-    loaded = round_trip([minigrad.from_numpy(array[::-1]), minigrad.from_numpy(array)])
+    loaded = round_trip([wrap(array[::-1]), minigrad.from_numpy(array)])
     assert loaded[0].tolist() == [5, 4, 3, 2, 1, 0] and loaded[1].tolist() == [0, 1, 2, 3, 4, 5]
 
 

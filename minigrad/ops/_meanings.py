@@ -28,7 +28,6 @@ MEANINGS = {
     "exp2": ("2 to the power x", "[3.0]", "[8.]"),
     "expm1": ("e^x - 1, precise for small x", "[1.0]", "[1.7183]"),
     "floor": ("The largest integer that is not greater than x", "[-1.5, 1.5]", "[-2.,  1.]"),
-    "fmod": ("The remainder of a / b, with the sign of a", "[-5.0], [3.0]", "[-2.]"),
     "isinf": ("Whether an element is infinite, of either sign", "[1.0, -inf]", "[False,  True]"),
     "isnan": ("Whether an element is not a number", "[1.0, nan]", "[False,  True]"),
     "lgamma": ("The logarithm of the absolute value of the gamma function", "[4.0]", "[1.7918]"),

@@ -11,6 +11,7 @@ from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.node import titled
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
+from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, export, functions
 
@@ -26,11 +27,15 @@ def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
     return function
 
 
+@export()
 def relu(input: Tensor) -> Tensor:
     """x where positive, else 0."""
     if input._array.dtype.kind == "b":
         raise RuntimeError("Boolean inputs not supported for relu")
     return POINTWISE["relu"](input)
+
+
+inplace("relu", line=True)
 
 
 sigmoid = _plain("sigmoid", "1 / (1 + exp(-x)).")

@@ -18,7 +18,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
-from minigrad.ops.shape import expand, sizes
+from minigrad.ops.shape import either, expand, sizes
 from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
@@ -156,7 +156,7 @@ _small_triangle = functools.lru_cache(functools.partial(_inside, np))
 @export("concat", "concatenate", method=False)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one after the other along `dim`."""
-    tensors = list(tensors)
+    tensors = listed("cat", tensors)
     dim = dim if axis is None else axis
     if not tensors:
         raise ValueError("minigrad.cat(): expected a non-empty list of Tensors")
@@ -167,6 +167,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     if first._array.shape == (0,):
         first = next((x for x in tensors if x._array.shape != (0,)), first)
     return Cat.apply(*_of_one_dtype(tensors), dim=normalize_dim(dim, first._array.ndim))
+
+
+def listed(name: str, tensors: Any) -> list[Tensor]:
+    """A list or tuple of tensors as a list. TypeError for others, such as a single tensor, whose
+    rows it would be."""
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
+            f"{kind(tensors).rpartition('.')[2]}"
+        )
+    return list(tensors)
 
 
 def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
@@ -182,7 +193,7 @@ def _of_one_dtype(tensors: list[Tensor]) -> list[Tensor]:
 @export(method=False)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension."""
-    tensors = list(tensors)
+    tensors = listed("stack", tensors)
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     place = normalize_dim(dim, tensors[0]._array.ndim + 1)
@@ -192,6 +203,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 @export(method=False)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side (along dimension 1; vectors along 0)."""
+    tensors = listed("hstack", tensors)
     if not tensors:
         raise RuntimeError("hstack expects a non-empty TensorList")
     tensors = [x.reshape(1) if x._array.ndim == 0 else x for x in tensors]
@@ -201,6 +213,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 @export("row_stack", method=False)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """On top of each other, as rows."""
+    tensors = listed("vstack", tensors)
     if not tensors:
         raise RuntimeError("vstack expects a non-empty TensorList")
     return cat([x.reshape(1, -1) if x._array.ndim < 2 else x for x in tensors], 0)
@@ -209,8 +222,16 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 @export()
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given."""
-    places = tuple([normalize_dim(d, input._array.ndim) for d in sizes(axes, dims)])
-    return Flip.apply(input, axes=places if input._array.ndim else ())
+    given = sizes(axes, dims)
+    if not axes and dims is None:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
+    places = tuple([normalize_dim(d, input._array.ndim) for d in given])
+    for place in places:
+        if places.count(place) > 1:
+            raise RuntimeError(f"dim {place} appears multiple times in the list of dims")
+    if not input._array.ndim:
+        return input.clone()
+    return Flip.apply(input, axes=places)
 
 
 @export()
@@ -267,10 +288,26 @@ def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
 
 @export()
 def repeat_interleave(
-    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor | None = None,
+    repeats: Any = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each slice along `dim` repeated: a count, or one count per slice. output_size: their sum, if
-    it is known."""
+    it is known.
+
+    With counts alone, `repeat_interleave(repeats)`: each position as often as its count says.
+    """
+    if input is None or repeats is None:
+        return _repeated_positions(either("repeat_interleave", input, repeats), output_size)
+    if isinstance(repeats, list | tuple | float):
+        raise TypeError(
+            "repeat_interleave(): argument 'repeats' must be Tensor or int, not "
+            f"{type(repeats).__name__}"
+        )
+    if isinstance(repeats, Tensor) and repeats._array.dtype not in (np.int32, np.int64):
+        raise dtypes.refused("repeat_interleave_cpu", repeats._array.dtype)
     if dim is None:
         input, dim = input.reshape(-1), 0
     place = normalize_dim(dim, input._array.ndim)
@@ -291,6 +328,17 @@ def repeat_interleave(
             f"repeat_interleave: expected output_size to be {places.size}, got {output_size}"
         )
     return input.index_select(dim, wrap(array_module(input._array).asarray(places)))
+
+
+def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
+    """0, 1, ... each as often as the count there says, in the dtype of the counts."""
+    array = repeats._array
+    if array.ndim != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if array.dtype not in (np.int32, np.int64):
+        raise dtypes.refused("repeat_interleave_cpu", array.dtype)
+    positions = wrap(array_module(array).arange(array.size, dtype=array.dtype))
+    return repeat_interleave(positions, repeats, 0, output_size=output_size)
 
 
 def repeated_along(input: Tensor, counts: dict[int, int]) -> Tensor:

@@ -167,9 +167,19 @@ def detach(input: Tensor) -> Tensor:
 
 
 @export(method=False)
-def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
-    """The dtype that arithmetic between two tensors or numbers gives."""
-    return dtypes.from_numpy_dtype(POINTWISE["add"]._promoted((tensor1, tensor2)))
+def result_type(*operands: Any, **named: Any) -> dtypes.dtype:
+    """The dtype that arithmetic between two tensors or numbers gives.
+
+    named: as `tensor` and `other`, `scalar` and `tensor`, or `scalar1` and `scalar2`.
+    """
+    for names in (("tensor", "other"), ("scalar", "tensor"), ("scalar1", "scalar2")):
+        if len(operands) + len(named) == 2 and named.keys() == set(names[len(operands) :]):
+            pair = (*operands, *[named[name] for name in names[len(operands) :]])
+            return dtypes.from_numpy_dtype(POINTWISE["add"]._promoted(pair))
+    raise TypeError(
+        "result_type() received an invalid combination of arguments: expected two tensors or "
+        f"numbers, got {len(operands)} and the names {list(named)}"
+    )
 
 
 @export(method=False)

@@ -103,6 +103,9 @@ def cdist(
             raise RuntimeError(
                 f"cdist only supports at least 2D tensors, {name} got: {x._array.ndim}D"
             )
+    if x1._array.dtype != x2._array.dtype:
+        wanted, given = (x.dtype.legacy_name.removesuffix("Tensor") for x in (x1, x2))
+        raise RuntimeError(f"expected scalar type {wanted} but found {given}")
     if x1.size(-1) != x2.size(-1):
         raise RuntimeError(
             f"X1 and X2 must have the same number of columns. X1: {x1.size(-1)} X2: {x2.size(-1)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 
 from kernels.launchers.common import on_gpu
 from minigrad import dtypes
-from minigrad._foreign import conversion
-from minigrad._names import kind
+from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.ops._meanings import described
+from minigrad.ops.former import numbers_first
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import (
     COMPARED,
@@ -22,7 +23,6 @@ from minigrad.ops.pointwise import (
     Pointwise,
     beside,
     check_floating,
-    check_real,
     factor,
     number,
     operand,
@@ -32,7 +32,7 @@ from minigrad.tensor import Tensor, export
 # lines of the table that are functions and methods under their own name
 UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp exp2 expm1 floor frac"
-    " lgamma log log10 log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    " lgamma log log10 log1p log2 reciprocal rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
     " isnan isinf isfinite signbit sinc logical_not bitwise_not"
 ).split()
 UNARY_ALIASES = {
@@ -46,7 +46,7 @@ UNARY_ALIASES = {
     "trunc": ("fix",),
 }
 BINARY = (
-    "mul floor_divide remainder fmod pow maximum minimum fmax fmin atan2 copysign hypot xlogy"
+    "mul maximum minimum fmax fmin atan2 copysign hypot xlogy"
     " logaddexp eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or"
     " bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split()
@@ -104,10 +104,7 @@ def _check_operands(name: str, input: Any, other: Any) -> None:
         return
     for argument, value in wrong.items():
         if not isinstance(value, Tensor | np.ndarray):
-            raise TypeError(
-                f"{name}(): argument '{argument}' must be Tensor, not {kind(value)}; "
-                f"{conversion(value)}"
-            )
+            raise no_tensor(name, argument, value)
 
 
 def _number_or_tensor(name: str, value: Any) -> Any:
@@ -151,8 +148,10 @@ def _without_bool(a: Any, b: Any) -> None:
 
 
 @export()
-def add(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def add(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) -> Tensor:
     """input + alpha * other."""
+    if former:
+        input, other, alpha = numbers_first("add", (input, other, *former), 2, (1,))
     other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
     if alpha == 1:
         return POINTWISE["add"](input, other)
@@ -170,8 +169,10 @@ def _plus_multiple(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
 
 
 @export("subtract")
-def sub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def sub(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) -> Tensor:
     """input - alpha * other."""
+    if former:
+        input, other, alpha = numbers_first("sub", (input, other, *former), 2, (1,))
     other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
     _without_bool(input, other)
     if alpha == 1:
@@ -225,6 +226,21 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     return POINTWISE["remainder"](input, other)
 
 
+def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
+    """The remainder of input / other, with the sign of input. RuntimeError for integers by zero.
+
+    Example::
+
+        minigrad.fmod(minigrad.tensor([-5.0]), minigrad.tensor([3.0]))  # tensor([-2.])
+    """
+    _check_operands("fmod", input, other)
+    other = _number_or_tensor("fmod", other)
+    if isinstance(input, Tensor):
+        other = beside(input._array, other)
+    _check_integer_division(input, other)
+    return POINTWISE["fmod"](input, other)
+
+
 def _check_integer_division(a: Any, b: Any) -> None:
     """Of a tensor on a GPU, for which the host would wait, no divisor is looked at, as in torch:
     what is divided by 0 there becomes 0."""
@@ -260,8 +276,10 @@ def square(input: Tensor) -> Tensor:
     return pow(input, 2)
 
 
-for _function in (floor_divide, remainder, pow, square):
+for _function in (floor_divide, remainder, fmod, pow, square):
     export()(_function)
+for _name in ("floor_divide", "remainder", "fmod", "pow"):
+    inplace(_name, line=True)
 
 
 @export()
@@ -330,7 +348,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, else other; with one argument, `nonzero(as_tuple=True)`."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    if condition._array.dtype.kind != "b":
+    if condition._array.dtype == np.uint8:
+        warnings.warn(_BYTES_AS_CONDITION, UserWarning, stacklevel=3)
+        condition = condition.bool()
+    elif condition._array.dtype.kind != "b":
         raise RuntimeError(
             "where expected condition to be a boolean tensor, "
             f"but got a tensor with dtype {condition.dtype}"
@@ -340,6 +361,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         dtype = POINTWISE["where"].compute_dtype(args)
         args = tuple([dtypes.fitting(arg, dtype) if type(arg) is int else arg for arg in args])
     return POINTWISE["where"](*args)
+
+
+_BYTES_AS_CONDITION = (
+    "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a "
+    "future version of PyTorch. Use a boolean condition instead."
+)
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -353,6 +380,8 @@ Tensor.where = _where_method
 @export()
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """input with `value` (a number or 0-dimensional tensor) where mask holds."""
+    if not isinstance(mask, Tensor):
+        raise no_tensor("masked_fill", "mask", mask)
     if mask._array.dtype.kind != "b":
         raise RuntimeError(
             f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}"
@@ -374,6 +403,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @export()
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input)."""
+    check_tensors("lerp", end=end)
     if not input.is_complex():
         check_floating("lerp_kernel", input)
     if end._array.dtype != input._array.dtype:
@@ -382,16 +412,27 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 @export()
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *former: Any, value: Number = 1
+) -> Tensor:
     """input + value * tensor1 * tensor2."""
+    if former:
+        given = (input, tensor1, tensor2, *former)
+        input, tensor1, tensor2, value = numbers_first("addcmul", given, 3, (1,))
     if input._array.dtype.kind in "iu":
         value = dtypes.fitting(value, input._array.dtype)
     return POINTWISE["addcmul"](input, tensor1, tensor2, params=(value,))
 
 
 @export()
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *former: Any, value: Number = 1
+) -> Tensor:
     """input + value * tensor1 / tensor2."""
+    if former:
+        given = (input, tensor1, tensor2, *former)
+        input, tensor1, tensor2, value = numbers_first("addcdiv", given, 3, (1,))
+    check_tensors("addcdiv", tensor1=tensor1, tensor2=tensor2)
     if tensor1._array.dtype.kind in "biu" and tensor2._array.dtype.kind in "biu":
         raise RuntimeError(
             "addcdiv: integer division is not supported; use input + value * "
@@ -426,21 +467,25 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     _check_operands("heaviside", input, values)
-    check_real("heaviside", input, values)
+    for x in (input, values):
+        text = "heaviside is not yet implemented for complex tensors."
+        dtypes.refuse_complex(text, x._array.dtype)
+    if input._array.dtype != values._array.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     return where(input == 0, values, (input > 0).to(input.dtype))
 
 
 @export()
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
-    check_real("deg2rad", input)
+    dtypes.refuse_complex("deg2rad is not supported for complex tensors.", input._array.dtype)
     return input * (math.pi / 180)
 
 
 @export()
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
-    check_real("rad2deg", input)
+    dtypes.refuse_complex("rad2deg is not supported for complex tensors.", input._array.dtype)
     return input * (180 / math.pi)
 
 
@@ -574,6 +619,8 @@ def _install_operators() -> None:
 
 
 def _positive(self: Any) -> Tensor:
+    if self._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return self
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.support.bounds import all_below
+from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
@@ -21,6 +22,8 @@ from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
 from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
+
+_INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 @functools.cache
@@ -211,7 +214,7 @@ def check_index(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     a, i = x._array, index._array
     if not i.size:
         return
-    if i.dtype.kind not in "iu":
+    if i.dtype not in _INDEX_DTYPES:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if a.ndim != i.ndim:
         raise RuntimeError(
@@ -248,10 +251,11 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
 
 
 @export()
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """The elements of input at the places along dim that index names; of index's shape.
 
-    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j].
+    For dim 0 and two dimensions: out[i, j] = input[index[i, j], j]. sparse_grad: without effect,
+    the gradient is dense.
 
     Example::
 
@@ -259,6 +263,8 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
         # tensor([[1, 1],
         #         [4, 3]])
     """
+    if not isinstance(index, Tensor):
+        raise no_tensor("gather", "index", index)
     place = normalize_dim(dim, input._array.ndim)
     if not index._array.size:
         return input.reshape(-1)[:0].reshape(index._array.shape)
@@ -275,6 +281,8 @@ def as_vectors(*tensors: Tensor) -> list[Tensor]:
 @export()
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at `index` (one-dimensional) along `dim`."""
+    if not isinstance(index, Tensor):
+        raise no_tensor("index_select", "index", index)
     if index._array.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     _check_index_dtype("index_select", index)
@@ -321,7 +329,7 @@ _LONG = 32  # elements of a slice that are copied as a whole
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:
-    if index._array.dtype not in (np.int32, np.int64):
+    if index._array.dtype not in _INDEX_DTYPES:
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
 
 
@@ -339,6 +347,8 @@ def _check_positions(name: str, index: Tensor, n: int) -> Any:
 @export()
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask (broadcast) is True, as one dimension."""
+    if not isinstance(mask, Tensor):
+        raise no_tensor("masked_select", "mask", mask)
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape(input._array.shape, mask._array.shape)
@@ -350,6 +360,7 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:
     """input with alpha * source added to the slices at `index`."""
+    check_tensors("index_add", index=index, source=source)
     if not input._array.ndim:
         vectors = as_vectors(input, index, source)
         return index_add(vectors[0], dim, *vectors[1:], alpha=alpha).reshape(())
@@ -367,6 +378,7 @@ def index_add(
 @export()
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
+    check_tensors("index_copy", index=index, source=source)
     if not input._array.ndim:
         x, index, source = as_vectors(input, index, source)
         return index_copy(x, dim, index, source).reshape(())
@@ -389,6 +401,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 @export()
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with the slices at `index` set to a number or a 0-dimensional tensor."""
+    check_tensors("index_fill", index=index)
     if not input._array.ndim:
         (index,) = as_vectors(index)
         return index_fill(input.reshape(1), dim, index, value).reshape(())
@@ -462,24 +475,24 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 @export(method=False)
 def embedding(
     weight: Tensor,
-    index: Tensor,
+    indices: Tensor,
     padding_idx: int | None = None,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (V, D) at an integer index of any shape: (*index.shape, D).
+    """Rows of weight (V, D) at integer indices of any shape: (*indices.shape, D).
 
     The row `padding_idx` gets no gradient. scale_grad_by_freq: the gradient of a row is divided by
-    the number of times that the index has it. sparse: the gradient of weight is a sparse tensor.
-    (`nn.functional.embedding` takes the index first.)
+    the number of times that `indices` has it. sparse: the gradient of weight is a sparse tensor.
+    (`nn.functional.embedding` takes the indices first.)
     """
     if weight._array.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    i = index._array
-    if i.dtype != np.int64 and i.dtype != np.int32:
+    i = indices._array
+    if i.dtype not in _INDEX_DTYPES:
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {type_name(index)} instead (while checking arguments for "
+            f"Long, Int; but got {type_name(indices)} instead (while checking arguments for "
             "embedding)"
         )
     padding = padding_idx
@@ -490,7 +503,7 @@ def embedding(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
         )
     op = SparseEmbedding if sparse else Embedding
-    return op.apply(weight, index, padding_idx=padding, by_frequency=bool(scale_grad_by_freq))
+    return op.apply(weight, indices, padding_idx=padding, by_frequency=bool(scale_grad_by_freq))
 
 
 @export(method=False)

@@ -21,7 +21,7 @@ from minigrad.autograd.mode import Unversioned, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number, onto
 from minigrad.ops.views import overwrite
-from minigrad.tensor import FUNCTIONS, Tensor, View, export, type_name, wrap
+from minigrad.tensor import FUNCTIONS, SEVERAL, Tensor, View, export, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False, line: bool = False) -> None:
@@ -58,8 +58,22 @@ def overwriting(
     return method
 
 
-def _untracked_view(block: str) -> str:
-    """What is wrong with a change of a view that was made in a block of that name."""
+_OF_SEVERAL = (
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. You should replace the inplace operation by an "
+    "out-of-place one."
+)
+
+
+def _untracked_view(tensor: Tensor, block: str) -> str:
+    """What is wrong with a change of a view that was made in a block of that name, or beside
+    others."""
+    if block == SEVERAL:
+        title = tensor.grad_fn.name().rstrip("0123456789").removesuffix("Backward")
+        return (
+            f"Output {tensor.output_nr} of {title} is a view and is being modified inplace. "
+            + _OF_SEVERAL
+        )
     made, now = {
         "no_grad": ("no_grad mode", "with grad mode enabled"),
         "inference_mode": ("inference mode", "in normal mode"),
@@ -86,7 +100,7 @@ def check_writable(tensor: Tensor) -> None:
             )
         return
     if view.untracked and view.base._requires_grad:
-        raise RuntimeError(_untracked_view(view.untracked))
+        raise RuntimeError(_untracked_view(tensor, view.untracked))
     if tensor._requires_grad and tensor._node is None and not view.base._requires_grad:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."
@@ -100,6 +114,12 @@ def check_writable(tensor: Tensor) -> None:
 def assign(target: Tensor, value: Tensor) -> Tensor:
     """Write a computed value into a tensor's memory, and make its node that of the tensor."""
     array, new = target._array, value._array
+    view = target._view
+    if view is not None and view.untracked == SEVERAL and mode.enabled and value._requires_grad:
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. " + _OF_SEVERAL
+        )
     check_no_overlap(array)
     if new is array:  # a line of the table has written there
         if mode.enabled and (value._requires_grad or target._requires_grad):
@@ -233,9 +253,11 @@ class CopySlices(Node):
         return (to_base, to_value.clone() if to_value is not None else None)
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Copy elements from `src` (a tensor that broadcasts to this shape, any dtype, or a number)."""
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Copy elements from `other`: a tensor that broadcasts to this shape, of any dtype, or a
+    number."""
     check_writable(self)
+    src = other
     if not isinstance(src, Tensor):
         return fill_(self, src)
     array = self._array
@@ -251,25 +273,25 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Any) -> Tensor:
     """Set every element to a number or a 0-dimensional tensor."""
-    check_writable(self)
+    check_writable(input)
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value._array.ndim} dimensions."
             )
-        return copy_(self, value)
-    write(self, dtypes.fitting(number("fill_", value), self._array.dtype))
-    if mode.enabled and self.requires_grad:
-        rebase(self, self.detach().clone())
-    return self
+        return copy_(input, value)
+    write(input, dtypes.fitting(number("fill_", value), input._array.dtype))
+    if mode.enabled and input.requires_grad:
+        rebase(input, input.detach().clone())
+    return input
 
 
-def zero_(self: Tensor) -> Tensor:
+def zero_(input: Tensor) -> Tensor:
     """Set every element to zero."""
-    return fill_(self, 0)
+    return fill_(input, 0)
 
 
 for _function in (copy_, fill_, zero_):

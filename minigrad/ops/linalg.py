@@ -476,15 +476,15 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
 
 @export()
 @autocasts
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X of A X = input, from the Cholesky factor L of A, of which one triangle is read."""
-    matrices("cholesky_solve", L, square=True)
-    if L.dtype != input.dtype:
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input, from the Cholesky factor `input2` of A, of which one triangle is read."""
+    matrices("cholesky_solve", input2, square=True)
+    if input2.dtype != input.dtype:
         raise RuntimeError(
             f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
-            f"{input.dtype} and A of type {L.dtype} instead"
+            f"{input.dtype} and A of type {input2.dtype} instead"
         )
-    lower = L.mH if upper else L
+    lower = input2.mH if upper else input2
     return solve_triangular(lower.mH, solve_triangular(lower, input, upper=False), upper=True)
 
 

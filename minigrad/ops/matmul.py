@@ -11,10 +11,11 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad._foreign import reject_foreign
+from minigrad._foreign import no_tensor, reject_foreign
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.ops.views import Diagonal, ZerosExceptView
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
@@ -30,6 +31,9 @@ def _dtype_name(x: Tensor) -> str:
 
 def _check_addmm(c: Tensor, a: Tensor, b: Tensor) -> None:
     """RuntimeError unless c + a @ b is of one dtype."""
+    for value in (a, b):
+        if not isinstance(value, Tensor):
+            raise no_tensor("addmm", "mat1" if value is a else "mat2", value)
     for names, x, y in (("mat1 and mat2", a, b), ("self and mat2", c, b)):
         if x._array.dtype != y._array.dtype:
             first, second = (t.dtype.legacy_name.removesuffix("Tensor") for t in (x, y))
@@ -197,6 +201,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @export()
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices or batches of matrices, as NumPy's `@`."""
+    if not isinstance(other, Tensor):
+        raise no_tensor("matmul", "other", other)
     a, b = input._array.ndim, other._array.ndim
     if a == 0 or b == 0:
         raise RuntimeError(
@@ -228,9 +234,11 @@ setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
 
 @export()
 @autocasts
-def dot(input: Tensor, other: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Inner product of two vectors."""
-    return _dot(input, other)
+    if not isinstance(tensor, Tensor):
+        raise no_tensor("dot", "tensor", tensor)
+    return _dot(input, tensor)
 
 
 def _dot(input: Tensor, other: Tensor) -> Tensor:
@@ -250,6 +258,8 @@ def _dot(input: Tensor, other: Tensor) -> Tensor:
 @export()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(m, k) @ (k, n)."""
+    if not isinstance(mat2, Tensor):
+        raise no_tensor("mm", "mat2", mat2)
     for name, x in (("self", input), ("mat2", mat2)):
         if x._array.ndim != 2:
             raise RuntimeError(f"{name} must be a matrix")
@@ -260,6 +270,8 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 @autocasts
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """(m, k) @ (k,)."""
+    if not isinstance(vec, Tensor):
+        raise no_tensor("mv", "vec", vec)
     if input._array.ndim != 2 or vec._array.ndim != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {input._array.ndim}, {vec._array.ndim}"
@@ -270,6 +282,8 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 @export()
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(b, m, k) @ (b, k, n)."""
+    if not isinstance(mat2, Tensor):
+        raise no_tensor("bmm", "mat2", mat2)
     for name, x in (("batch1", input), ("batch2", mat2)):
         if x._array.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
@@ -285,6 +299,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 @export("ger")
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The matrix of all products of two vectors."""
+    if not isinstance(vec2, Tensor):
+        raise no_tensor("outer", "vec2", vec2)
     if input._array.ndim != 1 or vec2._array.ndim != 1:
         raise RuntimeError(
             f"outer: Expected 1-D arguments, got {input._array.ndim}-D and {vec2._array.ndim}-D"
@@ -295,9 +311,12 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 @export()
 @autocasts
 def addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+    input: Tensor, mat1: Tensor, mat2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
+    if former:
+        given = (input, mat1, mat2, *former)
+        input, mat1, mat2, beta, alpha = numbers_first("addmm", given, 3, (1, 1))
     _check_addmm(input, mat1, mat2)
     if beta == 1 == alpha and _is_bias(input._array, mat1._array, mat2._array):
         return Linear.apply(mat1, mat2.t(), input)
@@ -321,8 +340,13 @@ def _is_bias(c: Any, a: Any, b: Any) -> bool:
 
 @export()
 @autocasts
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *former: Any, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
+    if former:
+        given = (input, mat, vec, *former)
+        input, mat, vec, beta, alpha = numbers_first("addmv", given, 3, (1, 1))
     _check_addmm(input, mat, vec)
     return _added(input, mv(mat, vec), beta, alpha)
 
@@ -333,11 +357,14 @@ def baddbmm(
     input: Tensor,
     batch1: Tensor,
     batch2: Tensor,
-    *,
+    *former: Any,
     beta: float = 1,
     alpha: float = 1,
 ) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
+    if former:
+        given = (input, batch1, batch2, *former)
+        input, batch1, batch2, beta, alpha = numbers_first("baddbmm", given, 3, (1, 1))
     _check_addmm(input, batch1, batch2)
     if is_narrow(batch1._array):
         return rounded_once(
@@ -349,9 +376,12 @@ def baddbmm(
 @export()
 @autocasts
 def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+    input: Tensor, batch1: Tensor, batch2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (the sum of bmm(batch1, batch2) over the batch)."""
+    if former:
+        given = (input, batch1, batch2, *former)
+        input, batch1, batch2, beta, alpha = numbers_first("addbmm", given, 3, (1, 1))
     _check_addmm(input, batch1, batch2)
     return _added(input, _summed_bmm(batch1, batch2), beta, alpha)
 
@@ -366,8 +396,13 @@ def _summed_bmm(a: Tensor, b: Tensor) -> Tensor:
 
 @export()
 @autocasts
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *former: Any, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
+    if former:
+        given = (input, vec1, vec2, *former)
+        input, vec1, vec2, beta, alpha = numbers_first("addr", given, 3, (1, 1))
     return _added(input, outer(vec1, vec2), beta, alpha)
 
 

@@ -13,8 +13,10 @@ from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
+from minigrad.ops.combine import listed
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating, check_real
+from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
+from minigrad.ops.shape import either
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
 
@@ -66,19 +68,28 @@ def block_diag(*tensors: Tensor) -> Tensor:
 @export(method=False)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Vectors as columns beside matrices."""
+    tensors = listed("column_stack", tensors)
     return functions.cat([t.reshape(-1, 1) if t._array.ndim < 2 else t for t in tensors], 1)
 
 
 @export(method=False)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors of at least three dimensions, concatenated along the third."""
+    tensors = listed("dstack", tensors)
     if not tensors:
         raise RuntimeError("dstack expects a non-empty TensorList")
     return functions.cat(list(functions.atleast_3d(*_tensors((list(tensors),)))), 2)
 
 
 def _splitter(name: str, dim: int, least: int) -> None:
-    def function(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def function(
+        input: Tensor,
+        indices_or_sections: Any = None,
+        *,
+        sections: int | None = None,
+        indices: Any = None,
+    ) -> tuple[Tensor, ...]:
+        indices_or_sections = either(name, indices_or_sections, sections, indices)
         ndim = input._array.ndim
         if ndim < least:
             raise RuntimeError(
@@ -123,9 +134,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if not r:
+        return input.new_empty((0,))
     places = list(choose(range(input._array.shape[0]), r))
     if not places:
-        return input[:0].reshape((0, r) if r else (0,))
+        return input[:0].reshape(0, r)
     return input[functions.tensor(places, device=input.device)]
 
 
@@ -249,14 +262,14 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @export()
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are -inf."""
-    check_real("isneginf", input)
+    dtypes.refuse_complex("isneginf does not support complex inputs.", input._array.dtype)
     return POINTWISE["eq"](input, -math.inf) if input.is_floating_point() else input.isinf()
 
 
 @export()
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are inf."""
-    check_real("isposinf", input)
+    dtypes.refuse_complex("isposinf does not support complex inputs.", input._array.dtype)
     return POINTWISE["eq"](input, math.inf) if input.is_floating_point() else input.isinf()
 
 
@@ -361,7 +374,11 @@ def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1
 ) -> Tensor:
     """The running integrals of `trapezoid`."""
-    n = y._array.shape[dim]
+    if not y._array.ndim:
+        raise IndexError("cumulative_trapezoid: expected points along a dimension, got a number")
+    n = y._array.shape[normalize_dim(dim, y._array.ndim)]
+    if not n:
+        return (y * _steps(y, None, dx, dim)).cumsum(dim) / 2
     pairs = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
     if x is None:
         return pairs.cumsum(dim) * (_steps(y, x, dx, dim) / 2)
@@ -386,6 +403,8 @@ def unique_consecutive(
 ) -> Any:
     """Runs of equal elements (or slices along `dim`) as one element each."""
     array = input._array
+    if array.dtype.kind == "c":
+        raise dtypes.refused("unique", array.dtype)
     xp = array_module(array)
     place = 0 if dim is None else normalize_dim(dim, array.ndim)
     flat = array.reshape(-1) if dim is None else xp.moveaxis(array, place, 0)
@@ -468,10 +487,18 @@ def diagonal_scatter(
     return found
 
 
-@export("unsafe_split_with_sizes")
-def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+@export()
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """`split_with_sizes` whose views can be changed in place."""
+    return input.unsafe_split(list(split_sizes), dim)
+
+
+@export()
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """`split` into parts of these lengths."""
-    return self.split(list(split_sizes), dim)
+    return input.split(list(split_sizes), dim)
 
 
 @export()

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.backends import array_module, on_gpu
 from minigrad.devices import read
@@ -29,6 +30,7 @@ _Mode = values_and_indices("mode")
 @export()
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor at `index`."""
+    check_tensors("take", index=index)
     i, n = index._array, input._array.size
     if i.dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
@@ -82,6 +84,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 @export()
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with the elements of source at flat positions; equal ones add up if `accumulate`."""
+    check_tensors("put", index=index, source=source)
     at = index._array
     if at.dtype != np.int64:
         raise RuntimeError(
@@ -112,11 +115,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     array = input._array
     if array.dtype.kind not in "iu":
         raise dtypes.refused("bincount_cpu", array.dtype)
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
     w = None if weights is None else weights.detach()._array
     there = array.ndim == 1 and runs_on_gpu(array) and (w is None or w.shape == array.shape)
     least = there and read(dispatch.active.reduce("min", array), "item")
     if array.ndim != 1 or (array.size and (least if there else array.min()) < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if w is not None and w.shape != array.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
     if there and w is not None:
         counts = _weights_on_gpu(array, w, minlength)
     else:
@@ -192,6 +199,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """(values, indices) of the most frequent element along dim: the smallest of several, at its
     last place. NaN differ from each other and are greater than all else (torch's answer for them
     depends on their order)."""
+    if input._array.dtype.kind == "c":
+        raise dtypes.refused("mode_cpu", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Mode(input.clone(), wrap(array_module(input._array).zeros((), np.int64)))

@@ -436,6 +436,8 @@ class Pointwise:
                 return self._promoted(args)
         if found is not None and found.kind == "f" and self.domain != "int":
             return found  # numbers don't change a floating type
+        if found is None and len(args) == 1:
+            raise TypeError(f"{self.name}(): argument 'input' must be Tensor, not {kind(args[0])}")
         return self._promoted(args)
 
     def _promoted(self, args: tuple) -> np.dtype:
@@ -559,13 +561,6 @@ def check_floating(name: str, *tensors: Tensor) -> None:
     """NotImplementedError unless all are of floating dtypes."""
     for x in tensors:
         if not x.is_floating_point():
-            raise dtypes.refused(name, x._array.dtype)
-
-
-def check_real(name: str, *tensors: Any) -> None:
-    """NotImplementedError for complex tensors, which have no order."""
-    for x in tensors:
-        if isinstance(x, Tensor) and x._array.dtype.kind == "c":
             raise dtypes.refused(name, x._array.dtype)
 
 

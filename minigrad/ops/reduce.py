@@ -20,9 +20,9 @@ from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.index import Pick
-from minigrad.ops.pointwise import POINTWISE, check_real, is_narrow, on_tensors, rounded_once
+from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, as_int, check_flag, export, functions, normalize_dim, wrap
 
 Dims = int | Sequence[int] | None
 
@@ -128,6 +128,8 @@ NORMS: dict[str, Callable] = {}
 
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:
     """x reduced over `dim` (all dimensions for None) with a line of the table."""
+    if keepdim is not False:
+        check_flag("norm" if name.startswith("norm") else name, "keepdim", keepdim)
     axes = axes_of(dim, x._array.ndim)
     op = (REDUCTIONS if axes is None else ALONG).get(name)
     if op is None:  # no gradient
@@ -242,6 +244,8 @@ def sum(
     out: None = None,
 ) -> Tensor:
     """Sum over `dim` (all dimensions for None); integers give int64."""
+    if keepdim is not False:
+        check_flag("sum", "keepdim", keepdim)
     dim = axis if dim is None else dim
     array = input._array
     axes = None if dim is None else axes_of(dim, array.ndim)
@@ -264,6 +268,8 @@ def mean(
     keepdims: bool = False,
 ) -> Tensor:
     """Mean over `dim`; needs a floating dtype."""
+    if keepdim is not False:
+        check_flag("mean", "keepdim", keepdim)
     dim = one_dim(dim, axis)
     target = input._array.dtype if dtype is None else dtypes.to_numpy_dtype(dtype)
     if dtypes.category(target) < dtypes.FLOATING:
@@ -287,10 +293,17 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
-    input = input if dtype is None else input.to(dtype)
+    _check_one_dim("prod", dim)
+    input = input if dtype is None else input.to(dtypes.to_numpy_dtype(dtype))
     if input.is_complex():
         return _complex_prod(input, dim, keepdim)
     return reduce("prod", input, dim, keepdim, sum_dtype(input, dtype))
+
+
+def _check_one_dim(name: str, dim: Any) -> None:
+    """TypeError for several dimensions where a function takes one."""
+    if dim is not None and not isinstance(dim, int):
+        as_int(f"{name}(): dim", dim)
 
 
 def _complex_prod(x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
@@ -345,10 +358,11 @@ def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
 
 
 def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    _check_one_dim(name, dim)
+    dtypes.refuse_complex(f"{name}(): does not support complex input", x._array.dtype)
     axes = None if dim is None else axes_of(dim, x._array.ndim)
-    if x._array.dtype.kind in "bc":
-        kind = "bool" if x._array.dtype.kind == "b" else "complex"
-        raise RuntimeError(f"{name}(): does not support {kind} input")
+    if x._array.dtype.kind == "b":
+        raise RuntimeError(f"{name}(): does not support bool input")
     _check_not_empty(name, x, None if axes is None else axes[0])
     return reduce(name, x, axes, keepdim)
 
@@ -370,6 +384,7 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
     if dim is None:
         _check_not_empty(name, x, None)
         return reduce(name, x, None, False)
+    check_flag(name, "keepdim", keepdim)
     place = normalize_dim(dim, x._array.ndim)
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))
@@ -466,6 +481,8 @@ def _variance(
 ) -> Tensor:
     if isinstance(dim, bool):  # torch's var(input, unbiased)
         dim, unbiased = None, dim
+    check_flag(name, "unbiased", unbiased)
+    check_flag(name, "keepdim", keepdim)
     dim = one_dim(dim, axis)
     correction = int(unbiased) if correction is None else correction
     if is_narrow(input._array):
@@ -612,7 +629,7 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 @export()
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over `dim` with NaN counted as zero."""
-    check_real("nansum", input)
+    dtypes.refuse_complex("nansum does not support complex inputs", input._array.dtype)
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 

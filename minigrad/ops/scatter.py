@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
@@ -32,6 +34,7 @@ from minigrad.tensor import Tensor, export, normalize_dim, wrap
 @export()
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """input with src added at index along dim; equal positions add up."""
+    check_tensors("scatter_add", index=index, src=src)
     return _scattered(ScatterAdd, input, dim, index, src)
 
 
@@ -64,14 +67,21 @@ def scatter(
         # tensor([[0., 0., 1.],
         #         [1., 0., 0.]])
     """
+    check_tensors("scatter", index=index)
     source = _as_tensor(value if src is None else src, input, index)
+    if reduce is not None and isinstance(src, Tensor):
+        warnings.warn(_REDUCE_OF_TENSORS, UserWarning, stacklevel=3)
     if reduce == "multiply":
         return scatter_reduce(input, dim, index, source, "prod")
     if reduce not in (None, "add"):
-        raise RuntimeError(
-            f"scatter: expected reduce to be None, 'add' or 'multiply', got {reduce!r}"
-        )
+        raise RuntimeError("reduce argument must be either add or multiply.")
     return _scattered(Scatter if reduce is None else ScatterAdd, input, dim, index, source)
+
+
+_REDUCE_OF_TENSORS = (
+    "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a "
+    "future PyTorch release. Use torch.scatter_reduce instead for more reduction options."
+)
 
 
 def _as_tensor(source: Any, x: Tensor, index: Tensor) -> Tensor:
@@ -157,10 +167,12 @@ def scatter_reduce(
 ) -> Tensor:
     """input with src reduced into it at index along dim: by "sum", "prod", "mean", "amax" or
     "amin". Without include_self, places that the index names start from nothing."""
+    check_tensors("scatter_reduce", index=index, src=src)
     identities = {"sum": 0, "mean": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in identities:
         raise RuntimeError(
-            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
         )
     if src._array.dtype != input._array.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")

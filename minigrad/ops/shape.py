@@ -110,10 +110,11 @@ def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     return True
 
 
-def view(self: Tensor, *shape: Any, size: Any = None) -> Tensor:
+def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """`reshape` that never copies; with a dtype, the same bytes read as another type."""
-    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
-        out = wrap(self._array.view(shape[0].numpy))
+    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
+        kind = shape[0] if dtype is None else dtype
+        out = wrap(self._array.view(kind.numpy))
         out._counter = self._counter
         return out
     wanted = sizes(shape, size)
@@ -167,7 +168,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return Permute.apply(input, dims=wanted)
 
 
-@export("swapaxes", "swapdims")
+@export("swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     ndim = input._array.ndim
@@ -176,6 +177,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     if ndim:
         order[a], order[b] = order[b], order[a]
     return Transpose.apply(input, dims=tuple(order))
+
+
+@export()
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`transpose` under NumPy's name."""
+    return transpose(input, axis0, axis1)
 
 
 @export()
@@ -397,7 +404,7 @@ def _length(name: str, x: Tensor, dim: int) -> tuple[int, int]:
     return place, shape[place]
 
 
-def _either(name: str, *given: Any) -> Any:
+def either(name: str, *given: Any) -> Any:
     """The one of an argument's names that was used."""
     used = [value for value in given if value is not None]
     if len(used) != 1:
@@ -411,15 +418,27 @@ def _lengths(n: int, size: int) -> list[int]:
     return [size] * full + [rest] * (rest > 0) or [0]
 
 
-@export("unsafe_split")
+@export()
 def split(
     tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
     """Views along `dim`: of one size (the last may be smaller), or of the sizes listed.
 
-    split_size: another name of the first argument.
+    split_size: another name of the first argument. Where a gradient is recorded, the views cannot
+    be changed in place, as in torch.
     """
-    split_size_or_sections = _either("split", split_size_or_sections, split_size)
+    return _split(tensor, either("split", split_size_or_sections, split_size), dim)
+
+
+@export()
+def unsafe_split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split` whose views can be changed in place."""
+    return _split(input, split_size, dim, alone=True)
+
+
+def _split(
+    tensor: Tensor, split_size_or_sections: Any, dim: int, alone: bool = False
+) -> tuple[Tensor, ...]:
     place, n = _length("split", tensor, dim)
     if type(split_size_or_sections) is int or not isinstance(split_size_or_sections, Sequence):
         size = as_int("split_size", split_size_or_sections)
@@ -437,18 +456,29 @@ def split(
                 f"at dimension {place}), but got split_sizes={lengths}"
             )
         title = "SplitWithSizesBackward0"
-    return parts(tensor, place, lengths, title)
+    return parts(tensor, place, lengths, title, alone)
 
 
-@export("unsafe_chunk")
+@export()
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of equal length (the last may be shorter)."""
+    return _chunk(input, chunks, dim)
+
+
+@export()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`chunk` whose views can be changed in place."""
+    return _chunk(input, chunks, dim, alone=True)
+
+
+def _chunk(input: Tensor, chunks: int, dim: int, alone: bool = False) -> tuple[Tensor, ...]:
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     place, n = _length("chunk", input, dim)
     if n == 0:
-        return split(input, [0] * chunks, dim)
-    return parts(input, place, _lengths(n, -(-n // as_int("chunks", chunks))), "SplitBackward0")
+        return _split(input, [0] * chunks, dim, alone)
+    lengths = _lengths(n, -(-n // as_int("chunks", chunks)))
+    return parts(input, place, lengths, "SplitBackward0", alone)
 
 
 @export()
@@ -459,9 +489,11 @@ def tensor_split(
     *,
     indices: Any = None,
     sections: Any = None,
+    tensor_indices_or_sections: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
     """Views cut at the given positions, or into that many nearly equal parts."""
-    given = _either("tensor_split", indices_or_sections, indices, sections)
+    names = (indices_or_sections, indices, sections, tensor_indices_or_sections)
+    given = either("tensor_split", *names)
     _, n = _length("tensor_split", input, dim)
     if isinstance(given, Tensor):
         given = given.tolist()
@@ -470,7 +502,7 @@ def tensor_split(
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         small, extra = divmod(n, sections)
-        return split(input, [small + (i < extra) for i in range(sections)], dim)
+        return unsafe_split(input, [small + (i < extra) for i in range(sections)], dim)
     cuts = [0, *(slice(None, as_int("index", c)).indices(n)[1] for c in given), n]
     return tuple([narrow(input, dim, a, max(b - a, 0)) for a, b in pairwise(cuts)])
 
@@ -534,7 +566,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 @export(function=False)
-def dim_order(self: Tensor) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the largest stride to the smallest."""
     strides = self._array.strides
     return tuple(sorted(range(self._array.ndim), key=lambda d: -strides[d]))

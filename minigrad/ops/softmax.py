@@ -191,7 +191,7 @@ def _wanted(logits: Tensor, target: Tensor, weight: Any, ignore: int, smoothing:
 
 def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor, int]:
     if dtype is not None:
-        x = x.to(dtype)
+        x = x.to(dtypes.to_numpy_dtype(dtype))  # a number would name a GPU
     if not x.is_floating_point() and x._array.size:
         legacy = x.dtype.legacy_name.removesuffix("Tensor")
         raise NotImplementedError(

@@ -20,9 +20,10 @@ from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, check_floating, check_real
+from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import values_and_indices
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.ops.shape import either
+from minigrad.tensor import Tensor, check_flag, export, normalize_dim, wrap
 
 _Sort, _TopK, _KthValue, _Median, _NanMedian = map(
     values_and_indices, ("sort", "topk", "kthvalue", "median", "nanmedian")
@@ -208,7 +209,8 @@ def sort(
     stable: bool = True,
 ) -> Any:
     """(values, indices) in order along `dim`."""
-    check_real("sort", input)
+    check_flag("sort", "descending", descending)
+    dtypes.refuse_complex("Sort does not support complex dtypes", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         return _Sort(input.clone(), wrap(np.zeros((), np.int64)))
@@ -243,7 +245,8 @@ def topk(
     sorted: bool = True,
 ) -> Any:
     """(values, indices) of the k largest (or smallest) along `dim`."""
-    check_real("topk", input)
+    check_flag("topk", "largest", largest)
+    dtypes.refuse_complex("topk does not support complex dtypes", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not 0 <= k <= n:
@@ -326,7 +329,9 @@ def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 @export()
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
-    check_real("kthvalue", input)
+    check_flag("kthvalue", "keepdim", keepdim)
+    if input._array.dtype.kind in "bc":
+        raise dtypes.refused("kthvalue_cpu", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1
     if not n:
@@ -344,8 +349,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 @export()
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median: a tensor, or with `dim` (values, indices)."""
-    check_real("median", input)
-    if input._array.dtype.kind == "b":
+    check_flag("median", "keepdim", keepdim)
+    if input._array.dtype.kind in "bc":
         raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:
         return _median_of_all(input.reshape(-1))
@@ -371,6 +376,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 def _median_of_all(x: Tensor) -> Tensor:
     """The median; NaN if there is a NaN or no element. Equal elements share the gradient."""
     values = x.detach()
+    if not values.numel() and not x.is_floating_point():
+        return x.sum(dtype=x.dtype)  # 0, where torch has it from memory
     if not values.numel() or bool(POINTWISE["isnan"](values).any()):
         return x.sum() * float("nan")
     middle = values.kthvalue((values.numel() + 1) // 2).values
@@ -381,7 +388,7 @@ def _median_of_all(x: Tensor) -> Tensor:
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of the elements that are not NaN: a tensor, or with `dim` (values,
     indices)."""
-    check_real("nanmedian", input)
+    dtypes.refuse_complex("nanmedian does not support complex inputs", input._array.dtype)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
     if dim is None:
@@ -503,8 +510,9 @@ def unique(
 ) -> Any:
     """The distinct values in order; optionally the index of each element in them, and their
     counts."""
-    check_real("unique", input)
     array = input.detach()._array
+    if array.dtype.kind == "c":
+        raise dtypes.refused("unique", array.dtype)
     near = _near(array) if dim is None and axis is None else None
     if near is not None:
         asked = True, return_inverse, return_counts
@@ -547,19 +555,21 @@ def _distinct(least: Any, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 @export(method=False)
 def searchsorted(
     sorted_sequence: Tensor,
-    values: Any,
+    input: Any,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """The positions (int64) at which values would be inserted into an ascending vector, or, row by
+    """The positions (int64) at which `input` would be inserted into an ascending vector, or, row by
     row, into the last dimension of a tensor.
 
     right, or side="right": after equal elements. sorter: positions that sort the sequence.
     """
-    check_real("searchsorted", sorted_sequence, values)
+    for x in (sorted_sequence, input):
+        if isinstance(x, Tensor):
+            dtypes.refuse_complex("searchsorted does not support complex inputs", x._array.dtype)
     if side not in (None, "left", "right"):
         raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
@@ -567,10 +577,10 @@ def searchsorted(
             "side and right can't be set to opposites, got side of left while right was True"
         )
     order, xp = sorted_sequence._array, array_module(sorted_sequence._array)
-    if isinstance(values, Tensor) and values.device != sorted_sequence.device:
-        check_devices((sorted_sequence, values))
-    wanted = xp.asarray(values._array if isinstance(values, Tensor) else values)
-    if not isinstance(values, Tensor) and order.ndim != 1:
+    if isinstance(input, Tensor) and input.device != sorted_sequence.device:
+        check_devices((sorted_sequence, input))
+    wanted = xp.asarray(input._array if isinstance(input, Tensor) else input)
+    if not isinstance(input, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
     if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
         raise RuntimeError(
@@ -585,8 +595,9 @@ def searchsorted(
                 f"tensor {list(order.shape)} and got sorter tensor {list(sorter.shape)}"
             )
         order = xp.take_along_axis(order, sorter._array, -1)
-    if order.dtype.kind == "b" and wanted.size:
-        raise dtypes.refused("searchsorted_out_cpu", order.dtype)
+    common = dtypes.promote(order.dtype, wanted.dtype)
+    if common.kind in "bc" and wanted.size:
+        raise dtypes.refused("searchsorted_out_cpu", common)
     where = "right" if right or side == "right" else "left"
     if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
         common = np.promote_types(order.dtype, wanted.dtype)
@@ -618,13 +629,25 @@ def bucketize(
 
 @export(method=False)
 def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+    elements: Any = None,
+    test_elements: Any = None,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    element: Any = None,
+    test_element: Any = None,
 ) -> Tensor:
-    """Whether each element is among the test elements; one of both may be a number."""
-    check_real("isin", elements, test_elements)
+    """Whether each element is among the test elements; one of both may be a number.
+
+    element, test_element: the names of a number in place of a tensor.
+    """
+    elements = either("isin", elements, element)
+    test_elements = either("isin", test_elements, test_element)
     given = next(x for x in (elements, test_elements) if isinstance(x, Tensor))
-    if given._array.dtype.kind == "b":
-        raise RuntimeError("Unsupported input type encountered for isin(): Bool")
+    for x in (elements, test_elements):
+        if isinstance(x, Tensor) and x._array.dtype.kind in "bc":
+            name = x.dtype.legacy_name.removesuffix("Tensor")
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {name}")
     xp = array_module(given._array)
     dtype = POINTWISE["eq"].compute_dtype((elements, test_elements))
     arrays = [x._array if isinstance(x, Tensor) else x for x in (elements, test_elements)]

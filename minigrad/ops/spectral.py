@@ -21,7 +21,9 @@ def _window(name: str, formula: Callable[[np.ndarray], Any]) -> Callable[..., Te
         periodic: bool = True,
         *,
         dtype: Any = None,
+        layout: Any = None,
         device: Any = None,
+        pin_memory: bool = False,
         requires_grad: bool = False,
     ) -> Tensor:
         if window_length < 0:
@@ -32,7 +34,9 @@ def _window(name: str, formula: Callable[[np.ndarray], Any]) -> Callable[..., Te
         values = formula(np.arange(window_length) / last)
         values = np.ones(window_length) if window_length == 1 else values
         dtype = dtype or dtypes.get_default_dtype()
-        return functions.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
+        return functions.tensor(
+            values, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "A window for spectra, from 0 to 1 and back; periodic: without its last 0."
@@ -56,11 +60,22 @@ def bessel(beta: float) -> Callable[[np.ndarray], Any]:
 
 for _name, _formula in {
     "hann_window": cosines(0.5, 0.5),
-    "hamming_window": cosines(0.54, 0.46),
     "blackman_window": cosines(0.42, 0.5, 0.08),
     "bartlett_window": triangle,
 }.items():
     export(method=False)(_window(_name, _formula))
+
+
+@export(method=False)
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    **options: Any,
+) -> Tensor:
+    """alpha - beta * cos(2 pi n / N): a window that does not reach 0 at its ends."""
+    return _window("hamming_window", cosines(alpha, beta))(window_length, periodic, **options)
 
 
 @export(method=False)

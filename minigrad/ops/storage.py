@@ -142,7 +142,7 @@ def _define(name: str, function: Callable) -> None:
 
 
 _SHAPES: dict[str, Callable] = {
-    "t_": shapes.t, "transpose_": shapes.transpose, "swapaxes_": shapes.transpose,
+    "t_": shapes.t, "transpose_": shapes.transpose, "swapaxes_": shapes.swapaxes,
     "swapdims_": shapes.transpose, "squeeze_": shapes.squeeze, "unsqueeze_": shapes.unsqueeze,
 }  # fmt: skip
 for _name, _function in _SHAPES.items():
@@ -150,9 +150,9 @@ for _name, _function in _SHAPES.items():
 
 
 @export(function=False)
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Another shape for this tensor: its elements in order, then uninitialised ones."""
-    shape = shapes.sizes(sizes)
+    shape = shapes.sizes(sizes, size)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if min(shape, default=0) < 0:
@@ -170,9 +170,9 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @export()
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
-    return resize_(self, *the_template._array.shape)
+    return resize_(input, *the_template._array.shape)
 
 
 class UntypedStorage:

