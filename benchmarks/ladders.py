@@ -114,7 +114,8 @@ def torch_for(place: Place) -> Any:
         return None
     torch.set_num_threads(int(_THREADS))
     torch.set_grad_enabled(False)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    if place.name == "gpu":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     return torch
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.pool import pool_output_size
 from kernels.launchers.resample import Taps
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
@@ -138,14 +139,27 @@ def batched(name: str, x: Tensor, dims: int) -> Tensor:
     return x if x._array.ndim == dims + 2 else x.unsqueeze(0)
 
 
-def _check_output(name: str, x: Tensor, kernel: Pair, padding: Pair, dilation: Pair) -> None:
+def _check_output(
+    name: str, x: Tensor, kernel: Pair, step: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+) -> None:
     size = x._array.shape[2:]
-    for n, k, p, d in zip(size, kernel, padding, dilation, strict=True):
-        if n + 2 * p < d * (k - 1) + 1:
+    for window in zip(size, kernel, step, padding, dilation, strict=True):
+        if pool_output_size(*window, ceil_mode) < 1:
             raise RuntimeError(
                 f"{name}: Given input size: {list(size)} and kernel {list(kernel)}: calculated "
                 "output size is too small"
             )
+        if window[-1] > window[0] > 0 and _has_empty_window(*window, ceil_mode):
+            raise RuntimeError(
+                f"{name}: dilation {list(dilation)} and padding {list(padding)} make windows that "
+                f"have no element of an image of {list(size)}"
+            )
+
+
+def _has_empty_window(n: int, k: int, step: int, p: int, d: int, ceil_mode: bool) -> bool:
+    """Whether all elements of some window along a dimension are padding."""
+    starts = range(-p, pool_output_size(n, k, step, p, d, ceil_mode) * step - p, step)
+    return not all(any(0 <= start + i * d < n for i in range(k)) for start in starts)
 
 
 @export(method=False)
@@ -165,7 +179,7 @@ def max_pool2d(
     kernel, step, pads = _windows(kernel_size, stride, padding)
     dilation = pair(dilation, "dilation")
     check_positive("dilation", dilation)
-    _check_output("max_pool2d", x, kernel, pads, dilation)
+    _check_output("max_pool2d", x, kernel, step, pads, dilation, ceil_mode)
     y, indices = MaxPool2d.apply(
         x, kernel=kernel, stride=step, padding=pads, dilation=dilation, ceil_mode=ceil_mode
     )
@@ -232,7 +246,7 @@ def avg_pool2d(
         check_floating("avg_pool2d", input)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    _check_output("avg_pool2d", x, kernel, pads, (1, 1))
+    _check_output("avg_pool2d", x, kernel, step, pads, (1, 1), ceil_mode)
     y = AvgPool2d.apply(
         x,
         kernel=kernel,

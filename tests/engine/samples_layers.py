@@ -222,6 +222,13 @@ case(
     (1, 2, 5, 5),
     (2, 2, 3, 2),
 )
+for _pool in ("max_pool2d", "avg_pool2d"):
+    case(
+        f"{_pool}_larger_than_the_image",
+        lambda m, x, f=_pool: getattr(m.nn.functional, f)(x, 3, 2, ceil_mode=True),
+        (2, 2, 2, 3),
+        gradgrad=False,
+    )
 case(  # its gradient in the rows and columns that no window covers is zero
     "conv2d_windows_apart",
     lambda m, x, w: m.nn.functional.conv2d(x, w, stride=3),

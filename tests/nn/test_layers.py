@@ -540,3 +540,11 @@ def test_inputs_of_another_dtype_than_the_parameters(call, error, match):
 def test_calls_that_torch_refuses(call, error, match):
     with pytest.raises(error, match=match):
         call(nn.functional, minigrad.zeros(2, 4))
+
+
+def test_a_window_of_padding_alone_has_no_maximum():
+    """Its place would lie outside of the image."""
+    x = minigrad.ones(1, 1, 1, 4)
+    with pytest.raises(RuntimeError, match="windows that have no element of an image"):
+        nn.functional.max_pool2d(x, 2, 1, 1, dilation=2)
+    assert nn.functional.max_pool2d(x, (1, 2), 1, (0, 1), dilation=2).shape == (1, 1, 1, 4)
