@@ -53,7 +53,7 @@ INDEXED = {
     "transposed": lambda a, i, j, k: a.permute(2, 0, 1)[k],
     "take": lambda a, i, j, k: a.take(i * 7 + j),
     "take_along_dim": lambda a, i, j, k: a.take_along_dim(i[:1, :1, None], 1),
-    "int8": lambda a, i, j, k: a[i.to(mg.int8), j.to(mg.int32)],
+    "int32": lambda a, i, j, k: a[i.to(mg.int32), j.to(mg.int32)],
 }
 
 
