@@ -74,8 +74,7 @@ def _types(data: Iterable, depth: int = 1) -> set[type]:
 
 def _array(data: Any, dtype: np.dtype | None = None) -> np.ndarray:
     try:
-        with np.errstate(over="ignore"):
-            return np.array(data, dtype)
+        return np.array(data, dtype)
     except ValueError as error:
         raise _ragged(data, 0) or ValueError(str(error)) from None
     except OverflowError as error:
@@ -87,10 +86,11 @@ def _of_arrays(data: Any, dtype: np.dtype | None) -> np.ndarray:
     """Nested sequences that hold arrays, numbers of NumPy or tensors."""
     data = _tensors_to_arrays(data)
     inferred = functools.reduce(dtypes.promote, set(_dtypes(data)))
-    if dtype is None or (inferred.kind == "c" and dtype.kind != "c"):
-        return _fitting(_array(data, inferred), dtype or inferred, data)
-    exact = dtype if dtype.kind in "fc" else np.result_type(inferred, np.float64)
-    return _fitting(_array(data, exact if inferred.kind == "f" else inferred), dtype, data)
+    exact = inferred
+    if dtype is not None and inferred.kind == "f":
+        exact = dtype if dtype.kind in "fc" else np.result_type(inferred, np.float64)
+    with np.errstate(over="ignore"):
+        return _fitting(_array(data, exact), dtype or inferred, data)
 
 
 def _tensors_to_arrays(data: Any) -> Any:
