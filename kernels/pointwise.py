@@ -278,7 +278,7 @@ define("masked_fill", "x c", "where(c, value, x)", "where(c, 0, g)", None, param
 # Activations
 # A comparison with NaN is false: the last branch of `where` is NaN's, in values and gradients.
 define("relu", "x", "where(x <= 0, 0, x)", "where(y <= 0, 0, g)",
-       activation=True)
+       refuses="b", activation=True)
 define("sigmoid", "x", "1 / (1 + exp(-x))", "g * y * (1 - y)", domain="float", activation=True)
 define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x))",
        domain="float", refuses="biu", activation=True)

@@ -11,7 +11,6 @@ from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.node import titled
 from minigrad.ops.combine import broadcast_tensors
 from minigrad.ops.elementwise import clamp, where
-from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, export, functions
 
@@ -27,17 +26,7 @@ def _plain(name: str, doc: str) -> Callable[[Tensor], Tensor]:
     return function
 
 
-@export()
-def relu(input: Tensor) -> Tensor:
-    """x where positive, else 0."""
-    if input._array.dtype.kind == "b":
-        raise RuntimeError("Boolean inputs not supported for relu")
-    return POINTWISE["relu"](input)
-
-
-inplace("relu", line=True)
-
-
+relu = _plain("relu", "x where positive, else 0.")
 sigmoid = _plain("sigmoid", "1 / (1 + exp(-x)).")
 tanh = _plain("tanh", "Hyperbolic tangent.")
 logsigmoid = _plain("logsigmoid", "log(sigmoid(x)), computed without overflow.")
