@@ -30,8 +30,12 @@ def placed(array: Any, where: Any) -> Any:
         return device_module(found.type).asarray(array)
 
 
-def finish(array: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
-    """A leaf tensor with a new array, which is moved to page-locked memory if that is asked for."""
+def finish(
+    array: Any, requires_grad: bool, pinned: bool = False, layout: layouts.layout | None = None
+) -> Tensor:
+    """A leaf tensor with a new array, which is moved to page-locked memory if that is asked for.
+    NotImplementedError for a layout that is not strided."""
+    layouts.check_strided(layout)
     result = wrap(array)
     if pinned:
         result = result.pin_memory()
@@ -229,7 +233,7 @@ def _filled(name: str, value: int | None) -> None:
         made = finish(_array_of(value, shape, target, place(device)), requires_grad, pin_memory)
         if layout is not None and layout is not layouts.strided:
             if value != 0:
-                raise NotImplementedError(f"{name}(): only zeros are made with {layout!r}")
+                layouts.check_strided(layout)
             made = made.detach().to_sparse(layout=layout).requires_grad_(requires_grad)
         return made if out is None else into(name, out, made)
 
@@ -244,12 +248,13 @@ def _filled(name: str, value: int | None) -> None:
         memory_format: Any = None,
     ) -> Tensor:
         array = input._array
-        if dtype is None and device is None and type(array) is np.ndarray:
+        if dtype is device is layout is None and type(array) is np.ndarray:
             made = _array_of(value, array.shape, array.dtype, CPU)
             return finish(made, requires_grad, pin_memory)
         return function(
             array.shape,
             dtype=dtype or input.dtype,
+            layout=layout,
             device=device or input.device,
             requires_grad=requires_grad,
             pin_memory=pin_memory,
@@ -268,6 +273,7 @@ def _filled(name: str, value: int | None) -> None:
         return function(
             *size,
             dtype=dtype or self.dtype,
+            layout=layout,
             device=device or self.device,
             requires_grad=requires_grad,
             pin_memory=pin_memory,
@@ -304,7 +310,7 @@ def full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of one value; the dtype follows the value unless given."""
-    return _full("full", size, fill_value, dtype, device, requires_grad, pin_memory)
+    return _full("full", size, fill_value, dtype, layout, device, requires_grad, pin_memory)
 
 
 def _full(
@@ -312,9 +318,10 @@ def _full(
     size: Any,
     fill_value: Any,
     dtype: Any,
+    layout: Any,
     device: Any,
     requires_grad: bool,
-    pinned: bool = False,
+    pinned: bool,
 ) -> Tensor:
     shape = _listed(name, size)
     value = fill_value
@@ -328,7 +335,7 @@ def _full(
     where = place(device)
     with current.at(where):
         array = device_module(where.type).full(shape, number, target)
-    return finish(array, requires_grad, pinned)
+    return finish(array, requires_grad, pinned, layout)
 
 
 @export(method=False)
@@ -345,9 +352,8 @@ def full_like(
 ) -> Tensor:
     """A tensor of one value with the shape and dtype of another."""
     kind, where = dtype or input.dtype, device or input.device
-    return _full(
-        "full_like", input._array.shape, fill_value, kind, where, requires_grad, pin_memory
-    )
+    shape = input._array.shape
+    return _full("full_like", shape, fill_value, kind, layout, where, requires_grad, pin_memory)
 
 
 @export(function=False)
@@ -364,7 +370,7 @@ def new_full(
 ) -> Tensor:
     """A tensor of one value with the dtype and device of this one."""
     kind, where = dtype or self.dtype, device or self.device
-    return _full("new_full", size, fill_value, kind, where, requires_grad, pin_memory)
+    return _full("new_full", size, fill_value, kind, layout, where, requires_grad, pin_memory)
 
 
 @export(function=False)
@@ -379,6 +385,7 @@ def new_tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """A copy of data with the dtype and device of this tensor, unless others are given."""
+    layouts.check_strided(layout)
     kind, where = dtype or self.dtype, device or self.device
     return tensor(
         data, dtype=kind, device=where, requires_grad=requires_grad, pin_memory=pin_memory
@@ -406,7 +413,7 @@ def eye(
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: expected sizes >= 0, got {n} and {m}")
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    return finish(placed(np.eye(n, m, dtype=target), device), requires_grad, pin_memory)
+    return finish(placed(np.eye(n, m, dtype=target), device), requires_grad, pin_memory, layout)
 
 
 @export(method=False)
@@ -420,6 +427,7 @@ def tril_indices(
     layout: Any = None,
 ) -> Tensor:
     """Rows and columns (2, count) of the lower triangle."""
+    layouts.check_strided(layout)
     return _triangle(np.tril_indices, row, col, offset, dtype, device)
 
 
@@ -434,6 +442,7 @@ def triu_indices(
     layout: Any = None,
 ) -> Tensor:
     """Rows and columns (2, count) of the upper triangle."""
+    layouts.check_strided(layout)
     return _triangle(np.triu_indices, row, col, offset, dtype, device)
 
 
@@ -459,6 +468,7 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uninitialised memory with these strides, in elements."""
+    layouts.check_strided(layout)
     shape, steps = tuple(size), tuple(stride)
     if len(shape) != len(steps):
         raise RuntimeError(
@@ -489,6 +499,7 @@ def new_empty_strided(
     return empty_strided(
         *(size, stride),
         dtype=kind,
+        layout=layout,
         device=where,
         requires_grad=requires_grad,
         pin_memory=pin_memory,

@@ -252,7 +252,7 @@ def fftfreq(
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequency of each element of a transform, in cycles per unit of d, the spacing."""
-    k = arange(n, dtype=dtype or dtypes.get_default_dtype(), device=device)
+    k = arange(n, dtype=dtype or dtypes.get_default_dtype(), layout=layout, device=device)
     found = (k - (k > (n - 1) // 2).to(k.dtype) * n) / (n * d)
     return found.requires_grad_() if requires_grad else found
 
@@ -268,7 +268,7 @@ def rfftfreq(
 ) -> Tensor:
     """The frequencies of the elements of `rfft`."""
     dtype = dtype or dtypes.get_default_dtype()
-    found = arange(n // 2 + 1, dtype=dtype, device=device) / (n * d)
+    found = arange(n // 2 + 1, dtype=dtype, layout=layout, device=device) / (n * d)
     return found.requires_grad_() if requires_grad else found
 
 

@@ -25,6 +25,15 @@ sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
 
 
+def check_strided(wanted: layout | None) -> None:
+    """NotImplementedError for a layout in which the function that was called makes no tensors."""
+    if wanted is not None and wanted is not strided:
+        raise NotImplementedError(
+            f"tensors are not made in the layout {wanted!r} here: make a strided one, then call "
+            "to_sparse() or to_sparse_csr()"
+        )
+
+
 SPARSE_FORMS: dict[str, Callable] = {}
 """What functions do if one of their tensors is sparse, by name; filled by
 `minigrad.ops.sparse_algebra`."""

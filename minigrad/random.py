@@ -291,7 +291,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         else:
             with current.at(where):
                 array = _drawn(name, kind, shape, dtype, generator, where)
-        return finish(array, requires_grad, pin_memory)
+        return finish(array, requires_grad, pin_memory, layout)
 
     def like(
         input: Tensor,
@@ -306,6 +306,7 @@ def _sampler(name: str, kind: str, what: str) -> None:
         return function(
             input._array.shape,
             dtype=dtype or input.dtype,
+            layout=layout,
             device=device or input.device,
             requires_grad=requires_grad,
             generator=generator,
@@ -391,7 +392,7 @@ def randint(
         check_range(low, high, target)
     with current.at(where):
         array = _integers(low, high, _shape((size,)), generator, where)
-        return finish(array.astype(target, copy=False), requires_grad, pin_memory)
+        return finish(array.astype(target, copy=False), requires_grad, pin_memory, layout)
 
 
 def _randint_bounds(bounds: tuple, low: Any, high: Any, size: Any) -> tuple:
@@ -439,6 +440,7 @@ def randint_like(
         *(low, high, input._array.shape),
         generator=generator,
         dtype=dtype or input.dtype,
+        layout=layout,
         device=device or input.device,
         requires_grad=requires_grad,
     )
@@ -463,12 +465,12 @@ def randperm(
         raise RuntimeError(f"value cannot be converted to type {target.name}_t without overflow")
     where = place(device)
     if where.type == "meta":
-        return finish(device_module("meta").empty((n,), target), requires_grad)
+        return finish(device_module("meta").empty((n,), target), requires_grad, layout=layout)
     with current.at(where):
         pairs = words(2 * n, generator, where).astype(np.uint64)
         keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
         order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
-    return finish(order, requires_grad, pin_memory)
+    return finish(order, requires_grad, pin_memory, layout)
 
 
 @export(method=False)
@@ -499,7 +501,8 @@ def normal(
     where = place(device)
     with current.at(where):
         array = _draw("normal", _shape((size,)), target, generator, where)
-        return finish(array * target.type(std) + target.type(mean), requires_grad, pin_memory)
+        made = array * target.type(std) + target.type(mean)
+        return finish(made, requires_grad, pin_memory, layout)
 
 
 @export()

@@ -52,7 +52,7 @@ def arange(
         array = xp.arange(count, dtype=np.int64 if whole else np.float64)
         if step != 1 or start != 0:
             array = array * step + start
-        return finish(array.astype(target, copy=False), requires_grad, pin_memory)
+        return finish(array.astype(target, copy=False), requires_grad, pin_memory, layout)
 
 
 def _limits(name: str, limits: tuple, start: Any, end: Any, step: Any) -> list:
@@ -96,7 +96,7 @@ def linspace(
     start, end = _ends("linspace", start, end)
     target = _spaced_dtype("linspace", (start, end), dtype)
     values = _spaced("linspace", start, end, steps, target)
-    return finish(placed(values.astype(target), device), requires_grad, pin_memory)
+    return finish(placed(values.astype(target), device), requires_grad, pin_memory, layout)
 
 
 def _ends(name: str, start: Any, end: Any) -> list:
@@ -169,7 +169,7 @@ def logspace(
     start, end = _ends("logspace", start, end)
     target = _spaced_dtype("logspace", (start, end), dtype)
     values = np.power(float(base), _spaced("logspace", start, end, steps, target))
-    return finish(placed(values.astype(target), device), requires_grad, pin_memory)
+    return finish(placed(values.astype(target), device), requires_grad, pin_memory, layout)
 
 
 def _range(
@@ -187,7 +187,7 @@ def _range(
     count = math.floor((end - start) / step) + 1
     array = start + step * np.arange(count)
     target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
-    return finish(placed(array.astype(target), device), requires_grad)
+    return finish(placed(array.astype(target), device), requires_grad, layout=layout)
 
 
 FUNCTIONS["range"] = _range

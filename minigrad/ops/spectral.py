@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad import dtypes, fft
 from minigrad.autograd.mode import autocasts
+from minigrad.layouts import check_strided
 from minigrad.ops.combine import pad
 from minigrad.tensor import Tensor, export, functions
 
@@ -26,6 +27,7 @@ def _window(name: str, formula: Callable[[np.ndarray], Any]) -> Callable[..., Te
         pin_memory: bool = False,
         requires_grad: bool = False,
     ) -> Tensor:
+        check_strided(layout)
         if window_length < 0:
             raise RuntimeError(
                 f"{name} requires non-negative window_length, got window_length={window_length}"

@@ -363,3 +363,47 @@ def test_parts_that_are_no_numbers():
         mg.tensor([np.float32(300), 1], dtype=mg.uint8)
     with pytest.raises(TypeError, match="real numbers"):
         mg.tensor([np.complex64(1j), 1], dtype=mg.float32)
+
+
+MADE = {
+    "ones": lambda **how: mg.ones(2, **how),
+    "empty": lambda **how: mg.empty(2, **how),
+    "ones_like": lambda **how: mg.ones_like(mg.ones(2), **how),
+    "new_ones": lambda **how: mg.ones(2).new_ones(2, **how),
+    "new_tensor": lambda **how: mg.ones(2).new_tensor([1.0], **how),
+    "full": lambda **how: mg.full((2,), 1.0, **how),
+    "full_like": lambda **how: mg.full_like(mg.ones(2), 1.0, **how),
+    "new_full": lambda **how: mg.ones(2).new_full((2,), 1.0, **how),
+    "eye": lambda **how: mg.eye(2, **how),
+    "tril_indices": lambda **how: mg.tril_indices(2, 2, **how),
+    "triu_indices": lambda **how: mg.triu_indices(2, 2, **how),
+    "empty_strided": lambda **how: mg.empty_strided((2,), (1,), **how),
+    "new_empty_strided": lambda **how: mg.ones(2).new_empty_strided((2,), (1,), **how),
+    "arange": lambda **how: mg.arange(3, **how),
+    "range": lambda **how: mg.range(0, 3, **how),
+    "linspace": lambda **how: mg.linspace(0, 1, 3, **how),
+    "logspace": lambda **how: mg.logspace(0, 1, 3, **how),
+    "rand": lambda **how: mg.rand(2, **how),
+    "randn_like": lambda **how: mg.randn_like(mg.ones(2), **how),
+    "randint": lambda **how: mg.randint(3, (2,), **how),
+    "randint_like": lambda **how: mg.randint_like(mg.ones(2), 3, **how),
+    "randperm": lambda **how: mg.randperm(3, **how),
+    "normal": lambda **how: mg.normal(0.0, 1.0, (2,), **how),
+    "hann_window": lambda **how: mg.hann_window(3, **how),
+    "fftfreq": lambda **how: mg.fft.fftfreq(3, **how),
+    "rfftfreq": lambda **how: mg.fft.rfftfreq(3, **how),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_layouts_in_which_nothing_is_made(name):
+    assert MADE[name](layout=mg.strided).layout is mg.strided
+    with pytest.raises(NotImplementedError, match=r"layout minigrad.sparse_coo here: .*to_sparse"):
+        MADE[name](layout=mg.sparse_coo)
+
+
+def test_zeros_in_a_sparse_layout():
+    x = mg.ones(2, 3)
+    for zeros in (mg.zeros(2, 3, layout=mg.sparse_coo), mg.zeros_like(x, layout=mg.sparse_coo)):
+        assert zeros.is_sparse and zeros.to_dense().tolist() == [[0] * 3] * 2
+    assert x.new_zeros(2, 3, layout=mg.sparse_coo).is_sparse
