@@ -135,27 +135,13 @@ def _check_constant(
     func: Callable, inputs: tuple, chosen: list[int], result: Any, eps: float
 ) -> None:
     """GradcheckError where results without a graph depend on an input after all."""
-
-    def values() -> list[np.ndarray]:
-        return [t.detach().numpy().copy() for t in as_tuple(func(*inputs)) if _is_floating(t)]
-
-    if not any(map(_is_floating, as_tuple(result))):
-        return
-    for i in chosen:
-        array = inputs[i]._array
-        for position in np.ndindex(array.shape):
-            original = array[position].copy()
-            array[position] = original + eps
-            above = values()
-            array[position] = original - eps
-            below = values()
-            array[position] = original
-            if any((high != low).any() for high, low in zip(above, below, strict=True)):
-                raise GradcheckError("Numerical gradient for function expected to be zero")
+    numerical = _numerical(func, inputs, chosen, _floating(result), eps, _floating)
+    if any(jacobian.any() for jacobians in numerical for jacobian in jacobians):
+        raise GradcheckError("Numerical gradient for function expected to be zero")
 
 
-def _is_floating(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def _floating(result: Any) -> list[Tensor]:
+    return [t for t in as_tuple(result) if isinstance(t, Tensor) and t.is_floating_point()]
 
 
 def _compare(
@@ -276,24 +262,32 @@ def _moved(func: Callable, inputs: tuple, i: int, step: np.ndarray) -> list[np.n
         array[...] = original
 
 
-def _results(func: Callable, inputs: tuple) -> list[np.ndarray]:
+def _results(
+    func: Callable, inputs: tuple, compared: Callable = _differentiable
+) -> list[np.ndarray]:
     with enable_grad():  # the function may itself differentiate
-        return [t.detach().numpy().reshape(-1).copy() for t in _differentiable(func(*inputs))]
+        return [t.detach().numpy().reshape(-1).copy() for t in compared(func(*inputs))]
 
 
 def _numerical(
-    func: Callable, inputs: tuple, chosen: list[int], outputs: list[Tensor], eps: float
+    func: Callable,
+    inputs: tuple,
+    chosen: list[int],
+    outputs: list[Tensor],
+    eps: float,
+    compared: Callable = _differentiable,
 ) -> list[list[np.ndarray]]:
-    """The same Jacobians, per output, from (f(x + eps) - f(x - eps)) / 2 eps."""
+    """The same Jacobians, per output, from (f(x + eps) - f(x - eps)) / 2 eps. compared: which of
+    the function's results the outputs are."""
     arrays = [inputs[i]._array for i in chosen]
     jacobians = [[np.zeros((a.size, o._array.size)) for a in arrays] for o in outputs]
     for i, array in enumerate(arrays):
         for row, position in enumerate(np.ndindex(array.shape)):
             original = array[position].copy()
             array[position] = original + eps
-            above = _results(func, inputs)
+            above = _results(func, inputs, compared)
             array[position] = original - eps
-            below = _results(func, inputs)
+            below = _results(func, inputs, compared)
             array[position] = original
             for jacobian, high, low in zip(jacobians, above, below, strict=True):
                 jacobian[i][row] = (high - low) / (2 * eps)
