@@ -218,12 +218,7 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
 
 def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     """Python's `input % other`: the result has the divisor's sign."""
-    _check_operands("remainder", input, other)
-    other = _number_or_tensor("remainder", other)
-    if isinstance(input, Tensor):
-        other = beside(input._array, other)
-    _check_integer_division(input, other)
-    return POINTWISE["remainder"](input, other)
+    return _rest_of_division("remainder", input, other)
 
 
 def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -233,12 +228,16 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
 
         minigrad.fmod(minigrad.tensor([-5.0]), minigrad.tensor([3.0]))  # tensor([-2.])
     """
-    _check_operands("fmod", input, other)
-    other = _number_or_tensor("fmod", other)
+    return _rest_of_division("fmod", input, other)
+
+
+def _rest_of_division(name: str, input: Any, other: Any) -> Tensor:
+    _check_operands(name, input, other)
+    other = _number_or_tensor(name, other)
     if isinstance(input, Tensor):
         other = beside(input._array, other)
     _check_integer_division(input, other)
-    return POINTWISE["fmod"](input, other)
+    return POINTWISE[name](input, other)
 
 
 def _check_integer_division(a: Any, b: Any) -> None:
