@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -13,6 +14,7 @@ from types import ModuleType
 import minigrad
 from minigrad.commands import CommandError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = ("train", "doctor", "catalog", "lab", "course", "bench", "gpus", "scale", "run")
 
 
@@ -54,6 +56,11 @@ def _check_environment() -> None:
         raise CommandError(str(error)) from None
 
 
+def _discard_output() -> None:
+    """Send what is left in the buffer to nowhere: Python would fail to write it once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: this process's) and return its exit status."""
     argv = sys.argv[1:] if argv is None else argv
@@ -65,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter shows "?"
         args = _parser().parse_args(argv)
         _check_environment()
-        return _command(args.command).run(args)
+        status = _command(args.command).run(args)
+        sys.stdout.flush()
+        return status
     except CommandError as error:
         print(f"minigrad {command}: {error}", file=sys.stderr)
         return 2
@@ -73,5 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"minigrad {command}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `minigrad catalog | head`: the pipe is closed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 141
+    except OSError as error:
+        if error.errno not in _NO_ROOM or command == "run":
+            raise
+        _discard_output()
+        name = error.filename or "standard output"
+        print(f"minigrad {command}: cannot write {name}: {error.strerror}", file=sys.stderr)
+        return 1

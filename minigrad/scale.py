@@ -393,7 +393,7 @@ def plans(model: Transformer, cluster: Cluster, batch: int) -> list[Cost]:
 
 def _possible(model: Transformer, cluster: Cluster, batch: int) -> Iterator[Plan]:
     for tensor in _divisors(math.gcd(model.heads, cluster.per_node)):
-        for pipeline in _divisors(model.layers):
+        for pipeline in _divisors(math.gcd(model.layers, cluster.gpus)):
             if cluster.gpus % (tensor * pipeline):
                 continue
             data = cluster.gpus // (tensor * pipeline)
@@ -409,7 +409,8 @@ def _possible(model: Transformer, cluster: Cluster, batch: int) -> Iterator[Plan
 
 
 def _divisors(number: int) -> list[int]:
-    return [k for k in range(1, number + 1) if number % k == 0]
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return small + [number // k for k in reversed(small) if k * k != number]
 
 
 def kinds(found: list[Cost]) -> dict[str, Cost]:

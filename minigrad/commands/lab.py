@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import re
 import shutil
 import sys
@@ -340,12 +341,14 @@ def _argument(text: str) -> Any:
             f"--args: expected a number, or an array as float32[64,64], zeros:float32[64] or"
             f" arange:int64[64], got {text!r}"
         ) from None
-    if how == "zeros":
-        return np.zeros(sizes, dtype)
-    count = int(np.prod(sizes))
-    if how == "arange" or (how is None and dtype.kind in "iu"):
-        return np.arange(count).astype(dtype).reshape(sizes)
-    return np.random.default_rng(0).random(sizes).astype(dtype)
+    try:
+        if how == "zeros":
+            return np.zeros(sizes, dtype)
+        if how == "arange" or (how is None and dtype.kind in "iu"):
+            return np.arange(math.prod(sizes)).astype(dtype).reshape(sizes)
+        return np.random.default_rng(0).random(sizes).astype(dtype)
+    except (MemoryError, ValueError) as error:  # too large, or a negative size
+        raise CommandError(f"--args: {text}: {error}") from None
 
 
 def _save(args: argparse.Namespace, reports: list) -> None:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", default="gpt2", help="gpt2 (default), gpt3-175b, llama-65b, ...; see --models")
     add("--models", action="store_true", help="list the models")
     for name in SHAPE:
-        add(f"--{name}", type=positive(int), help=f"another {name} than the model's")
+        add(f"--{name}", type=positive(int), help=f"in place of the model's {name}")
     add("--gpu", default="H100 SXM", help="default: H100 SXM; see minigrad gpus")
     add("--nodes", type=positive(int), default=1, help="default: 1")
     add("--per-node", type=positive(int), default=8, help="GPUs of a node; default: 8")

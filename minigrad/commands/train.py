@@ -36,14 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(kind: type):
+    """A parser of numbers above 0; whole ones have at most 31 bits, as sizes of launches do."""
+    end = 2**31 if kind is int else math.inf
+
     def parse(text: str):
         try:
             value = kind(text)
         except ValueError:
             value = kind(0)
-        if not 0 < value < math.inf:
+        if not 0 < value < end:
             what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"expected {what} above 0, got {text!r}")
+            limit = f" and below {end}" if value >= end and kind is int else ""
+            raise argparse.ArgumentTypeError(f"expected {what} above 0{limit}, got {text!r}")
         return value
 
     return parse

@@ -341,6 +341,42 @@ def test_a_closed_pipe_is_not_a_traceback():
     assert done.stdout.startswith("family")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["catalog", "gpus", "scale", "doctor"])
+def test_a_full_disk_is_one_line(command):
+    """The buffer is written at the end by the first, and by Python's exit if nobody else does."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "minigrad", command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    wanted = f"minigrad {command}: cannot write standard output: No space left on device"
+    assert wanted in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("option", ["--layers", "--batch", "--nodes"])
+def test_scale_refuses_sizes_that_no_cluster_has(option, capsys):
+    assert status(["scale", option, "9" * 30]) == 2
+    assert f"{option}: expected a whole number above 0 and below" in capsys.readouterr().err
+    assert status(["scale", option, str(2**31 - 1)]) in (0, 2)  # a prime: in no time
+
+
+@pytest.mark.parametrize("size", ["9" * 15, "9" * 30])
+@pytest.mark.parametrize("how", ["", "zeros:", "arange:"])
+def test_lab_refuses_arrays_that_fit_nowhere(how, size, tmp_path, capsys):
+    path = tmp_path / "own.py"
+    path.write_text("from kernels import cuda\n\n\n@cuda.jit\ndef k(x):\n    x[0] = 1.0\n")
+    argument = f"{how}float32[{size}]"
+    given = ["lab", f"{path}::k", "--grid", "1", "--block", "1", "--args", argument]
+    assert status(given) == 2
+    assert f"minigrad lab: --args: {argument}: " in capsys.readouterr().err
+
+
 def test_bench_names_the_benchmarks(capsys):
     assert status(["bench"]) == 0
     out = capsys.readouterr().out
