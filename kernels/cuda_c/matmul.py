@@ -102,7 +102,7 @@ def _sliced_tile(z: int, m: int, n: int) -> tuple[Tile, int]:
 def pick(product: Product) -> str:
     """The version that ships for a product."""
     m, n, k, cc = product.m, product.n, product.k, product.cc
-    if n == 1 and k >= 64:
+    if n == 1 and product.has_long_sums:
         return "matvec"
     if m * n < 256 or k < 4 or n < 4:
         return "coalesced"

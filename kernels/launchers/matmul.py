@@ -50,9 +50,12 @@ MATVEC = {
     "matvec": "N == 1: a warp per row, summed by shuffles",
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
-SHORT = {"short": "M < 128: tiles of 8 rows, of which few are empty"}
+FEW_ROWS = {
+    "short": "M < 128: tiles of 8 rows, of which few are empty",
+    "thin": "M <= 16: a tile of a alone, for b is read once anyway",
+}
 VERSIONS = {
-    "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **SHORT},
+    "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **FEW_ROWS},
     "cupy": {
         **SIMPLE,
         "vectorised": "16-byte loads, from far and from shared memory",
@@ -87,9 +90,15 @@ class Product(NamedTuple):
     cc: tuple[int, int] | None  # compute capability of the operands' GPU, None on the CPU
     tf32: bool = False  # whether float32 may be rounded to TF32
 
+    @property
+    def has_long_sums(self) -> bool:
+        """Whether a sum has enough terms for a warp."""
+        return self.k >= (16 if self.cc is None else 64)
+
 
 IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a product in one launch
-IN_ORDER = ("tiled", "short")  # versions with one sum over k for each element, the bias last
+# Versions with one sum over k for each element, the bias last.
+IN_ORDER = ("tiled", "short", "thin")
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
 MOST_COPIED = 1 << 26  # bytes: copies of more would take as long
@@ -193,10 +202,13 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
         *(compute_capability(a), _precision != "highest"),
     )
     chosen = version or dialect.matmul.pick(product)
-    if version is None and layout.batch == () and on_gpu(a):
+    run = None
+    if version is None and _lies_across(product, layout.batch):
+        run = functools.partial(_turned, dialect, layout.shape)
+    elif version is None and layout.batch == () and on_gpu(a):
         run = _in_parts(dialect, chosen, product, bias is not None)
-        if run is not None:
-            return run if result else several(dialect, operation, run)
+    if run is not None:
+        return run if result else several(dialect, operation, run)
     if chosen == "matvec_split":
         if layout.batch != ():
             raise ValueError("matmul: version 'matvec_split' takes no batch of vectors")
@@ -205,11 +217,33 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     return _whole(dialect, chosen, product, layout, a, bias is not None, result, operation)
 
 
+def _lies_across(product: Product, batch: tuple[int, ...]) -> bool:
+    """Whether a matrix beside a vector is read better as its transpose, from the other side: a row
+    times columns that lie along memory, each of which is a sum by `matvec`, or on a CPU rows that
+    lie along memory, times a column, which is a row for `thin`."""
+    if product.cc is not None and batch != ():
+        return False
+    if product.m == 1 and product.trans_b:
+        return product.n > 1 and product.has_long_sums
+    return product.cc is None and product.n == 1 and product.trans_a and product.m >= 32
+
+
+def _turned(dialect: Dialect, shape: tuple[int, ...], operands: tuple):
+    """a @ b + bias of shape (..., 1, n) or (..., m, 1) by b.T @ a.T: one row or one column lies in
+    memory as its transpose does."""
+    a, b, bias = operands
+    dtype = a.dtype
+    wide = None if bias is None or compute_dtype(dtype) == dtype else compute_dtype(dtype)
+    c = _product(dialect, b.swapaxes(-1, -2), a.swapaxes(-1, -2), None, None, wide)
+    c = c.reshape(shape)
+    if bias is None:
+        return c
+    return pointwise(dialect, TABLE["add"], c, bias, dtype=compute_dtype(dtype), out_dtype=dtype)
+
+
 def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) -> Callable | None:
     """The function of (a, b, bias) that returns c in several launches, where one would leave a GPU
     few blocks."""
-    if product.m == 1 and product.trans_b and product.n > 1 and product.k >= 64:
-        return functools.partial(_rows_of_columns, dialect)
     if version == "matvec" and splits(ceil_div(product.m, 4), product.k, LEAST_TERMS) > 1:
         return _split_matvec(dialect, product, False)
     count, part = _splits(dialect, version, product, biased)
@@ -375,18 +409,6 @@ def _splits(
     enough = BLOCKS // 2 if uncopied else FEW_BLOCKS + 1
     most = splits(math.prod(grid), product.k, LEAST_TERMS, enough)
     return next((s for s in range(most, 1, -1) if product.k % s == 0), 1), part
-
-
-def _rows_of_columns(dialect: Dialect, operands: tuple):
-    """a (..., 1, k) @ b + bias where the columns of b (k, n) lie along memory, as rows do of which
-    each is multiplied by a vector."""
-    a, b, bias = operands
-    c = _product(dialect, b.reshape(b.shape[-2:]).T, a.reshape(-1, 1), None, None)
-    c = c.reshape(*a.shape[:-1], b.shape[-1])
-    if bias is None:
-        return c
-    dtype = compute_dtype(c.dtype)
-    return pointwise(dialect, TABLE["add"], c, bias, dtype=dtype, out_dtype=c.dtype)
 
 
 def _added_up(dialect: Dialect, sums, bias, dtype: np.dtype):

@@ -12,6 +12,7 @@ below does the same operations; what changes is how often an element is loaded, 
 7. matvec         N == 1: a warp reads a row of a, shuffles add up
 8. matvec_split   few rows: warps of several blocks read parts of one, whose sums are added up
 9. short          M < 128: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
+10. thin          M <= 16: a block has all rows, so only a has a tile: b is read once anyway
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
 compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
@@ -190,6 +191,42 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
             c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
 
     return matmul_short
+
+
+THIN = 16  # rows of a block, at most
+THIN_STEP = 16  # columns of a in the tile
+
+
+@functools.cache
+def thin(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
+    """Block (columns, rows): a thread reads its column of b where it lies, a row of which the
+    blocks beside each other read together."""
+
+    @cuda.jit
+    def matmul_thin(a, b, bias, c):
+        a_tile = cuda.shared.array((THIN, THIN_STEP), acc_t)
+        tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+        col, row = cuda.grid(2)
+        m, n = c.shape[1], c.shape[2]
+        k = a.shape[1] if trans_a else a.shape[2]
+        za = z if a.shape[0] > 1 else 0
+        zb = z if b.shape[0] > 1 else 0
+        acc = acc_t(0)
+        for k0 in range(0, k, THIN_STEP):
+            if tx < THIN_STEP:
+                a_tile[ty, tx] = acc_t(0)
+                if row < m and k0 + tx < k:
+                    a_tile[ty, tx] = acc_t(a[za, k0 + tx, row] if trans_a else a[za, row, k0 + tx])
+            cuda.syncthreads()
+            if row < m and col < n:
+                for kk in range(min(THIN_STEP, k - k0)):
+                    bv = acc_t(b[zb, col, k0 + kk] if trans_b else b[zb, k0 + kk, col])
+                    acc += a_tile[ty, kk] * bv
+            cuda.syncthreads()
+        if row < m and col < n:
+            c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
+
+    return matmul_thin
 
 
 @functools.cache
@@ -447,13 +484,29 @@ def _fits_short(product) -> bool:
     return m <= TILE or 10 * high >= 11 * low
 
 
+def _part(n: int) -> int:
+    """Threads that go through a row of `thin` together on a CPU, for n columns."""
+    return max(THIN_STEP, min(64, 1 << (n - 1).bit_length()))
+
+
+def _fits_thin(product) -> bool:
+    """Whether a CPU is faster without a tile of b: where few columns are left at its end, which
+    threads run through one by one. (Measured with AVX2 and AVX-512.)"""
+    m, n = product.m, product.n
+    is_thin = (m <= THIN and n >= THIN_STEP) or n == THIN_STEP
+    return is_thin and not product.trans_b and 5 * m * (n % _part(n)) <= 2 * n
+
+
 def pick(product) -> str:
     """The version that ships for a `kernels.launchers.matmul.Product`."""
     m, n, k = product.m, product.n, product.k
-    if n == 1 and k >= 64:
+    if n == 1 and product.has_long_sums:
         return "matvec"
-    if product.cc is None and k >= 4 and _fits_short(product):
-        return "short"
+    if product.cc is None and k >= 4:
+        if _fits_thin(product):
+            return "thin"
+        if _fits_short(product):
+            return "short"
     if m * n < 256 or k < 4 or n < 4:
         return "coalesced"
     return "tiled" if product.cc is None else "register_2d"
@@ -469,6 +522,11 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
         return tiled(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, TILE), z), (TILE, TILE)
     if version == "short":
         return short(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, SHORT), z), (TILE, SHORT)
+    if version == "thin":
+        rows = min(1 << (m - 1).bit_length(), THIN)
+        columns = min(_part(n) if n <= 64 else 256, 1024 // rows)
+        grid = (ceil_div(n, columns), ceil_div(m, rows), z)
+        return thin(acc_t, *flags), grid, (columns, rows)
     if version == "register_1d":
         grid = (ceil_div(n, TILE_1D), ceil_div(m, TILE_1D), z)
         return register_1d(acc_t, *flags), grid, (TILE_1D, TILE_1D // ROWS_1D)

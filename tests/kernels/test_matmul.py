@@ -194,3 +194,64 @@ def test_few_rows_take_short_blocks(device):
     if cc is None:
         found = [pick(Product(np.dtype(np.float32), m, 64, 33, True, False, cc)) for m in (24, 33)]
         assert found == ["short", "tiled"]  # loads a along its rows
+
+
+def test_thin_products_make_no_tile_of_b(device):
+    """Where b lies in rows whose parts are full; on a CPU only."""
+    pick = importlib.import_module("kernels.numba_cuda.matmul").pick
+    cc = None if device == "cpu" else (8, 0)
+    for m, n, trans_b, chosen in [
+        (1, 1000, False, "thin"),
+        (16, 64, False, "thin"),
+        (17, 64, False, "short"),
+        (16, 64, True, "short"),
+        (4, 100, False, "short"),  # 36 columns are left
+        (1, 100, False, "thin"),
+        (128, 16, False, "thin"),
+        (128, 17, False, "tiled"),
+    ]:
+        found = pick(Product(np.dtype(np.float32), m, n, 33, False, trans_b, cc))
+        assert found == chosen or (cc and found in ("coalesced", "register_2d"))
+
+
+@pytest.mark.parametrize("m, n", [(1, 300), (3, 65), (8, 31), (9, 64), (16, 257), (17, 16)])
+def test_thin(device, m, n, rng):
+    for k in (1, 16, 33):
+        a, b, bias = normal(rng, (m, k)), normal(rng, (k, n)), normal(rng, n)
+        check(device, a, b, bias, version="thin")
+        check(device, normal(rng, (k, m)).T, b, version="thin")
+    batches = normal(rng, (3, m, 20)), normal(rng, (3, 20, n))
+    check(device, *batches, version="thin")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 1)])
+@pytest.mark.parametrize("m, k, n", [(1, 70, 33), (1, 16, 130), (65, 33, 1), (64, 300, 1)])
+def test_matrix_that_lies_across_a_vector(device, m, k, n, batch, dtype, rng):
+    """Rows that lie along memory times a column, and a row times such columns."""
+    a, b = normal(rng, (*batch, m, k), dtype), normal(rng, (*batch, k, n), dtype)
+    bias = normal(rng, n, dtype)
+    expected, scale = wide(a) @ wide(b), np.abs(wide(a)) @ np.abs(wide(b))
+    if n == 1:
+        a = np.ascontiguousarray(a.swapaxes(-1, -2))
+    else:
+        b = np.ascontiguousarray(b.swapaxes(-1, -2))
+    a, b, added = (put(x, device) for x in (a, b, bias))
+    a, b = (a.swapaxes(-1, -2), b) if n == 1 else (a, b.swapaxes(-1, -2))
+    with kernels.trace() as trace:
+        y = kernels.matmul(a, b, backend="numba")
+    assert y.shape == (*batch, m, n) and y.dtype == dtype
+    assert_close(y, expected, scale, terms=k)
+    if device == "cpu":
+        assert {version for _, version in trace.rows} == {"thin" if n == 1 else "matvec"}
+    y = kernels.matmul(a, b, added, backend="numba")
+    assert_close(y, expected + wide(bias), scale + np.abs(wide(bias)), terms=k)
+
+
+def test_a_bias_beside_a_vector_is_added_before_rounding(device, rng):
+    a, b = normal(rng, (1, 100), np.float16), normal(rng, (50, 100), np.float16)
+    bias = (-(wide(a) @ wide(b).T)[0]).astype(np.float16)  # what is left is the rounding error
+    exact = wide(a) @ wide(b).T + wide(bias)
+    a, b, bias = (put(x, device) for x in (a, b, bias))
+    y = wide(kernels.matmul(a, b.T, bias, backend="numba"))
+    assert np.abs(y - exact).max() < 1e-5
