@@ -14,7 +14,7 @@
 6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
 Where the kernel is as large as the image, all three are products as they are (matmul); so they are
-on a CPU for a 1x1 kernel and large images.
+on a CPU for a 1x1 kernel, and forward for one image of many channels, from its windows as columns.
 
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a
@@ -173,7 +173,8 @@ def _version(
         return conv_costs.cheapest_of_weights(dialect, terms, rows)
     if conv_plane.pays(geo, like.dtype, backward):
         return "plane"
-    return conv_costs.cheapest(dialect, windows, geo.x_shape[0], rows, terms, is_small)
+    images, may_copy = geo.x_shape[0], not backward and conv_product.may_copy(geo, like)
+    return conv_costs.cheapest(dialect, windows, images, rows, terms, is_small, backward, may_copy)
 
 
 def _tile_grid(

@@ -19,6 +19,9 @@ from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
+COPIED = 85  # an element of a window that is copied to a column
+TRANSPOSED = 30  # an element of the weights; from further away than the second level FAR_TRANSPOSED
+FAR_TRANSPOSED = 120
 # The time of a layout, in multiply-adds:
 SECOND_LEVEL = 1 << 18  # elements that this cache holds
 LAUNCH = 125_000
@@ -59,24 +62,34 @@ def _tiled(dialect: Dialect, windows: Windows) -> float:
 
 
 def cheapest(
-    dialect: Dialect, windows: Windows, images: int, columns: int, terms: int, is_small: bool
-) -> str:
-    """For the output or dx: so many columns of results a group, each of so many terms in all.
+    dialect: Dialect, windows: Windows, images: int, columns: int, terms: int, is_small: bool,
+    backward: bool, may_copy: bool,
+) -> str:  # fmt: skip
+    """For the output or dx (`backward`): so many columns of results a group, each of so many terms
+    in all.
 
     The channels of `windows` are the columns, for each phase of a stride. is_small: none of the
-    products pays.
+    products pays. may_copy: `conv_product` takes the convolution.
     """
     read, written = windows.channels
     computed, phases = read * math.prod(windows.kernel), written // max(columns, 1)
     tiled, more = _tiled(dialect, windows), INTERLEAVING if phases > 1 else 0
     if is_small and tiled == math.inf:
         return "direct"
-    rows = images * math.prod(windows.out)
+    pixels = math.prod(windows.out)
+    rows = images * pixels
     costs = {
         "tiled": tiled + more,
         "batch_gemm": _batched(dialect, rows, columns) * (terms / max(phases, 1) + 24),
         "implicit_gemm": _waste((written,), (8,)) * (1.45 * computed + 50) + more,
     }
+    if not backward:  # dx transposes the weights in all versions
+        near = columns * terms <= SECOND_LEVEL
+        costs["batch_gemm"] += (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
+        costs["implicit_gemm"] *= _waste((pixels,), (32,))
+    if may_copy:
+        product = _waste((pixels, columns), (32, 32)) * (terms + 24)
+        costs["product"] = product + COPIED * terms / max(columns, 1)
     return min(costs, key=costs.__getitem__)
 
 

@@ -93,6 +93,48 @@ def test_forward_of_planes(device, case, rng):
     check_forward(device, "plane", case, rng)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    "image, window, options",
+    [
+        ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
+        ((9, 11), (3, 3), ((2, 3), (1, 2), (1, 1))),
+        ((13, 8), (2, 3), ((1, 2), (0, 3), (3, 2))),
+        ((16, 8), (4, 4), ((4, 4), (0, 0), (1, 1))),
+    ],
+)
+def test_windows_of_one_image_as_columns(device, image, window, options, dtype, rng):
+    """Fewer copies than batch_gemm makes of so many weights; on a CPU only."""
+    x, w, bias = (normal(rng, s, dtype) for s in ((1, 40, *image), (200, 40, *window), (200,)))
+    given = [put(v, device) for v in (x, w, bias)]
+    with kernels.trace() as trace:
+        y = kernels.conv2d(*given, *options, backend="numba")
+    launched = {family for family, _ in trace.rows}
+    assert device != "cpu" or ("matmul" in launched) == (dtype != np.float16)
+    expected = reference.conv2d(wide(x), wide(w), wide(bias), *options)
+    scale = reference.conv2d(*(np.abs(wide(v)) for v in (x, w, bias)), *options)
+    assert_close(y, expected, scale, terms=w[0].size)
+    without = kernels.conv2d(*given[:2], None, *options, backend="numba")
+    expected = reference.conv2d(wide(x), wide(w), None, *options)
+    assert_close(without, expected, scale, terms=w[0].size)
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 7, 7), (3, 40, 4, 4), (2, 33, 5, 9)])
+def test_one_pixel_kernels_are_products_of_images(device, shape, rng):
+    """Also where an image has few pixels, if it has many channels; on a CPU only."""
+    x, w = normal(rng, shape), normal(rng, (48, shape[1], 1, 1))
+    g = normal(rng, (shape[0], 48, *shape[2:]))
+    with kernels.trace() as trace:
+        y = kernels.conv2d(put(x, device), put(w, device), backend="numba")
+        dx = kernels.conv2d_backward_data(put(g, device), put(w, device), shape, backend="numba")
+    assert device != "cpu" or {family for family, _ in trace.rows} == {"matmul"}
+    x, w, g = wide(x), wide(w), wide(g)
+    scale = reference.conv2d(np.abs(x), np.abs(w), None)
+    assert_close(y, reference.conv2d(x, w, None), scale, terms=shape[1])
+    scale = reference.conv2d_backward_data(np.abs(g), np.abs(w), shape)
+    assert_close(dx, reference.conv2d_backward_data(g, w, shape), scale, terms=48)
+
+
 def test_what_runs_for_one_input_channel_a_group(device, rng):
     if device == "gpu":
         pytest.skip("the versions of a CPU")
