@@ -14,7 +14,7 @@
 6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
 Where the kernel is as large as the image, all three are products as they are (matmul); so they are
-on a CPU for a 1x1 kernel, and forward for one image of many channels, from its windows as columns.
+on a CPU for a 1x1 kernel, and forward for few images of many channels, with windows as columns.
 
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a

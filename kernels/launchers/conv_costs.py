@@ -20,6 +20,7 @@ from kernels.support import processor
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
 COPIED = 85  # an element of a window that is copied to a column
+BROUGHT_APART = 60  # a result, from the order of channels to that of images
 TRANSPOSED = 30  # an element of the weights; from further away than the second level FAR_TRANSPOSED
 FAR_TRANSPOSED = 120
 # The time of a layout, in multiply-adds:
@@ -88,8 +89,9 @@ def cheapest(
         costs["batch_gemm"] += (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
     if may_copy:
-        product = _waste((pixels, columns), (32, 32)) * (terms + 24)
-        costs["product"] = product + COPIED * terms / max(columns, 1)
+        product = _waste((rows, columns), (32, 32)) * (terms + 24)
+        apart = BROUGHT_APART if images > 1 else 0
+        costs["product"] = product + COPIED * terms / max(columns, 1) + apart
     return min(costs, key=costs.__getitem__)
 
 

@@ -2,7 +2,7 @@
 row then, or one pixel large, so that an image is a matrix of channels x pixels.
 
 Of any other one the windows can be copied to the columns of a matrix (im2col), each element as
-often as windows have it; for one image with many channels that costs less than transposing the
+often as windows have it; for few images with many channels that costs less than transposing the
 weights for batch_gemm."""
 
 from __future__ import annotations
@@ -36,57 +36,60 @@ def pays(geo: Geometry, like, is_convolution: bool) -> bool:
 
 
 def may_copy(geo: Geometry, like) -> bool:
-    """Whether the windows of a convolution may become columns: of more images, a product would read
-    the weights again for each, and of 16-bit numbers it would round before the bias is added."""
-    return geo.x_shape[0] == geo.groups == 1 and compute_dtype(like.dtype) == like.dtype
+    """Whether the windows of a convolution may become columns: of 16-bit numbers, a product would
+    be rounded before the bias is added."""
+    return geo.groups == 1 and compute_dtype(like.dtype) == like.dtype
 
 
 def _shapes(geo: Geometry) -> tuple[tuple[int, ...], ...]:
-    """Of x (where it is not copied), w and the output as matrices, or stacks of them."""
-    (n, *image), (outs, *window) = geo.x_shape, geo.w_shape
+    """Of x, w and the output as matrices, or stacks of them."""
+    (n, *image), outs = geo.x_shape, geo.w_shape[0]
     if geo.is_product:
         return (n, math.prod(image)), (outs, math.prod(image)), (n, outs)
-    pixels = math.prod(geo.out)
-    return (n, image[0], pixels), (outs, math.prod(window)), (n, outs, pixels)
+    pixels = math.prod(image[1:])
+    return (n, image[0], pixels), (outs, image[0]), (n, outs, pixels)
 
 
-def _columns(dialect: Dialect, name: str, geo: Geometry, like):
-    """The function x -> its windows as columns (N, C * KH * KW, OH * OW), on a CPU."""
-    n, channels = geo.x_shape[:2]
+def _by_columns(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
+    """The function (w, x, bias) -> y by one product, with the windows of all images as columns; on
+    a CPU."""
+    (n, channels), (outs, *window) = geo.x_shape[:2], geo.w_shape
     planes = padded(geo)
     pad = planes.launch(dialect, name, like, n * channels, 0)
-    shape = (n, channels, *geo.w_shape[2:], *geo.out)
     (down, across), (height, width) = geo.dilation, geo.stride
-    steps = (channels * planes.channel, planes.channel, down * planes.width, across)
+    shape = (*window, n, *geo.out)
+    steps = (planes.channel, down * planes.width, across, channels * planes.channel)
     steps = (*steps, height * planes.width, width)
+    terms, pixels = math.prod(window), math.prod(geo.out)
 
-    def columns(x):
+    def product(w, x, bias):
         flat = pad(x)
-        strides = [step * flat.itemsize for step in steps]
-        windows = np.ndarray(shape, flat.dtype, flat, strides=strides)
-        found = empty(shape, x.dtype, x)
-        pointwise(dialect, TABLE["copy"], windows, out=found)
-        return found.reshape(n, math.prod(shape[1:4]), math.prod(geo.out))
+        windows = np.ndarray(shape, flat.dtype, flat, strides=[s * flat.itemsize for s in steps])
+        columns = empty(shape, x.dtype, x)
+        pointwise(dialect, TABLE["copy"], windows, out=columns)
+        y = matmul(dialect, w.reshape(outs, terms), columns.reshape(terms, n * pixels))
+        y = y.reshape(outs, n, pixels).swapaxes(0, 1)
+        if has_bias:  # of one image in place, of more while they are brought apart
+            y = pointwise(dialect, TABLE["add"], y, bias.reshape(-1, 1), out=y if n == 1 else None)
+        elif n > 1:
+            y = pointwise(dialect, TABLE["copy"], y)
+        return y.reshape(n, outs, *geo.out)
 
-    return columns
+    return product
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
+    if not (geo.is_product or geo.mixes_channels):
+        return _by_columns(dialect, name, geo, like, has_bias)
     of_x, of_w, of_y = _shapes(geo)
 
     def rows(w, x, bias):
         y = matmul(dialect, x.reshape(of_x), w.reshape(of_w).T, bias if has_bias else None)
         return y.reshape(*of_y, 1, 1)
 
-    def as_columns(x):
-        return x.reshape(of_x)
-
-    if not (geo.is_product or geo.mixes_channels):
-        as_columns = _columns(dialect, name, geo, like)
-
     def stack(w, x, bias):
-        y = matmul(dialect, w.reshape(of_w), as_columns(x))
+        y = matmul(dialect, w.reshape(of_w), x.reshape(of_x))
         if has_bias:
             pointwise(dialect, TABLE["add"], y, bias.reshape(-1, 1), out=y)
         return y.reshape(*of_y[:2], *geo.out)

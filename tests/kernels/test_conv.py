@@ -93,6 +93,7 @@ def test_forward_of_planes(device, case, rng):
     check_forward(device, "plane", case, rng)
 
 
+@pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(
     "image, window, options",
@@ -103,14 +104,15 @@ def test_forward_of_planes(device, case, rng):
         ((16, 8), (4, 4), ((4, 4), (0, 0), (1, 1))),
     ],
 )
-def test_windows_of_one_image_as_columns(device, image, window, options, dtype, rng):
+def test_windows_as_columns(device, image, window, options, dtype, images, rng):
     """Fewer copies than batch_gemm makes of so many weights; on a CPU only."""
-    x, w, bias = (normal(rng, s, dtype) for s in ((1, 40, *image), (200, 40, *window), (200,)))
+    shapes = (images, 40, *image), (200, 40, *window), (200,)
+    x, w, bias = (normal(rng, shape, dtype) for shape in shapes)
     given = [put(v, device) for v in (x, w, bias)]
     with kernels.trace() as trace:
         y = kernels.conv2d(*given, *options, backend="numba")
     launched = {family for family, _ in trace.rows}
-    assert device != "cpu" or ("matmul" in launched) == (dtype != np.float16)
+    assert device != "cpu" or images > 1 or ("matmul" in launched) == (dtype != np.float16)
     expected = reference.conv2d(wide(x), wide(w), wide(bias), *options)
     scale = reference.conv2d(*(np.abs(wide(v)) for v in (x, w, bias)), *options)
     assert_close(y, expected, scale, terms=w[0].size)
