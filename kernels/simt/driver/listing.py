@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from kernels.simt.analysis.affine import Clip
 from kernels.simt.driver.pipeline import PASSES, Compilation
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import BLOCK, GRID, THREAD, Collective, Loop, Unsigned, clone, counter
@@ -14,6 +15,7 @@ from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.parts import (
     BlockPlan,
     ClippedLoop,
+    ClippedRow,
     EachBlock,
     FetchLoop,
     FirstBlock,
@@ -342,13 +344,14 @@ def _row_item(item: Item) -> Lines:
         case ThreadLoop():
             yield from _thread_loop(item)
         case ClippedLoop():
-            clip = item.clip
-            bounds = [f"threadIdx.x >= {text(low)}" for low in clip.low]
-            bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
-            yield f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
+            yield _clipped(item.clip)
             if item.common:
                 yield from _statements(item.common, _INDENT)
             yield from _indented(_thread_loop(item.part))
+        case ClippedRow():
+            yield _clipped(item.clip)
+            for inner in item.items:
+                yield from _indented(_row_item(inner))
         case SquareLoop():
             yield from _statements(item.body)
         case FetchLoop():
@@ -375,6 +378,12 @@ def _row_item(item: Item) -> Lines:
                 yield from _indented(_row_item(inner))
         case Scalars():
             yield from _statements(item.body)
+
+
+def _clipped(clip: Clip) -> str:
+    bounds = [f"threadIdx.x >= {text(low)}" for low in clip.low]
+    bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
+    return f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
 
 
 def _checks(checks: list[str]) -> str:

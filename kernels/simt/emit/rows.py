@@ -10,6 +10,7 @@ from kernels.simt.emit.printer import Printer
 from kernels.simt.ir.hints import Hint, encode
 from kernels.simt.plan.parts import (
     ClippedLoop,
+    ClippedRow,
     FetchLoop,
     GuardedLoop,
     RowVersion,
@@ -100,16 +101,27 @@ class RowPrinter:
         with self.writer.block("else:"):
             self.write_ThreadLoop(item.otherwise)
 
+    def write_ClippedRow(self, item: ClippedRow) -> None:
+        with self.writer.closing():
+            self._clip(item)
+            self.writer.open("if _lo < _hi:")
+            self.write(item.items)
+
+    def _clip(self, item: ClippedLoop | ClippedRow) -> None:
+        """Open the conditions of a clip, and set its bounds."""
+        clip = item.clip
+        if clip.conditions:
+            self.writer.open(f"if {' and '.join(map(ast.unparse, clip.conditions))}:")
+        if clip.low or clip.high:
+            self.writer.line(f"_lo = {extreme('_max', item.first, clip.low)}")
+            self.writer.line(f"_hi = {extreme('_min', item.last, clip.high)}")
+
     def write_ClippedLoop(self, item: ClippedLoop) -> None:
         writer, clip = self.writer, item.clip
         with writer.closing():
-            if clip.conditions:
-                writer.open(f"if {' and '.join(map(ast.unparse, clip.conditions))}:")
-            if clip.low or clip.high:
-                writer.line(f"_lo = {extreme('_max', item.first, clip.low)}")
-                writer.line(f"_hi = {extreme('_min', item.last, clip.high)}")
-                if item.common:
-                    writer.open("if _lo < _hi:")
+            self._clip(item)
+            if item.common and (clip.low or clip.high):
+                writer.open("if _lo < _hi:")
             self.printer.statements.write(item.common)
             if item.whole is not None:
                 with writer.block(f"if _lo == {item.first} and _hi == {item.last}:"):

@@ -126,7 +126,8 @@ def _region_plan(
     rows, mask = versions.rows, region.mask
     if span is not None:
         assert versions.each_thread is not None
-        return RegionPlan(row_version(regions, layout, versions.each_thread, None, span=span), None)
+        ends = str(span[0]), str(span[1])
+        return RegionPlan(row_version(regions, layout, versions.each_thread, None, span=ends), None)
     if rows is None or (mask is not None and not (region.in_loop or rows.plan.interchanged)):
         plain = row_version(regions, layout, versions.each_thread, mask)
         return RegionPlan(None, plain) if mask else RegionPlan(plain, None)
@@ -154,7 +155,7 @@ def _first_lanes(
     if rows is None or rows.plan.interchanged or rows.plan.rows > 1:
         rows = versions.each_thread
     assert rows is not None
-    return RegionPlan(row_version(regions, layout, rows, None, span=(0, lanes)), None)
+    return RegionPlan(row_version(regions, layout, rows, None, span=("0", str(lanes))), None)
 
 
 def _has_whole_rows(edge: RowVersion, inside: RowVersion) -> bool:

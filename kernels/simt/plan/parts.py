@@ -4,7 +4,7 @@ A `BlockPlan` says how a block runs its items: `emit` prints it and decides noth
 block are those of fission, and below them `EachBlock`, `FirstBlock` and `TileLoop` where blocks are
 interleaved. A region runs as one of several versions (`RegionPlan`); a version is a program for one
 row of threads (`RowVersion`), whose items end in loops over these threads (`ThreadLoop`,
-`ClippedLoop`, `GuardedLoop`).
+`ClippedLoop`, `GuardedLoop`), or over some of them (`ClippedRow`).
 """
 
 from __future__ import annotations
@@ -92,6 +92,17 @@ class ClippedLoop(Item):
     last: str
     part: ThreadLoop
     whole: ThreadLoop | None
+
+
+@dataclass(eq=False)
+class ClippedRow(Item):
+    """What a row runs by those of its threads that pass a guard: `items`, whose loops over threads
+    run from `_lo` to `_hi`; these lie between `first` and `last`."""
+
+    clip: Clip
+    first: str
+    last: str
+    items: list[Item]
 
 
 @dataclass(eq=False)

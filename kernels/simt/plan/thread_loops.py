@@ -16,6 +16,7 @@ from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
     ClippedLoop,
+    ClippedRow,
     FetchLoop,
     GuardedLoop,
     Inputs,
@@ -23,7 +24,15 @@ from kernels.simt.plan.parts import (
     ThreadLoop,
 )
 from kernels.simt.plan.regions import RegionPlanner, StoredRows, without_unread
-from kernels.simt.transforms.fission import BlockFor, BlockIf, BlockWhile, Item, Region, Scalars
+from kernels.simt.transforms.fission import (
+    BlockFor,
+    BlockIf,
+    BlockWhile,
+    Item,
+    Region,
+    Scalars,
+    walk,
+)
 from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.row_vectorise import GuardIf
 
@@ -37,7 +46,7 @@ def row_version(
     mask: str | None,
     may_strip: bool = True,
     at_edge: bool = False,
-    span: tuple[int, int] | None = None,
+    span: tuple[str, str] | None = None,
 ) -> RowVersion:
     """The version of a region in which rows run as `rows` says, for the threads of `mask`.
 
@@ -59,7 +68,7 @@ class _ThreadLoops:
         mask: str | None,
         may_strip: bool,
         at_edge: bool,
-        span: tuple[int, int] | None,
+        span: tuple[str, str] | None,
     ) -> None:
         self.program, self.planner, self.layout = regions.program, regions.rows, layout
         (self.plan, self.storage), self.of_block = rows, regions.storage
@@ -84,7 +93,9 @@ class _ThreadLoops:
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
-                otherwise = self.region(item.otherwise, at_edge=True)
+                otherwise = self._clipped_row(item)
+                if otherwise is None:
+                    otherwise = self.region(item.otherwise, at_edge=True)
                 return replace(item, body=self.items(item.body), otherwise=otherwise)
             case Region():
                 return self.region(item)
@@ -164,6 +175,25 @@ class _ThreadLoops:
             part = replace(part, first="_lo", last="_hi")
         return ClippedLoop(region.line, None, clip, common, first, end, part, whole)
 
+    def _clipped_row(self, item: GuardIf) -> ClippedRow | None:
+        """The loops of a guarded row for those of its threads that pass, where they are neighbours
+        and there is no other guard inside; else each thread goes through them by itself."""
+        if self.mask is not None or self.program.checked or self.plan.rows > 1 or self.span:
+            return None
+        if any(isinstance(i, GuardIf | BlockIf | BlockWhile) for i in walk(item.body)):
+            return None
+        affine = self.planner.affine(self.plan.facts, self.plan.lanes, at=item.guard)
+        clip = affine.clip(item.guard.test, "_tx")
+        if clip is None or not (clip.low or clip.high):
+            return None
+        first, last = self._span()
+        self.span = "_lo", "_hi"
+        items = self.items(item.body)
+        self.span = None
+        if any(isinstance(inner, ClippedLoop) for inner in walk(items)):
+            return None
+        return ClippedRow(item.line, None, clip, first, last, items)
+
     def _common(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """What comes first in `body` and is the same for all threads of a row, and the rest.
 
@@ -202,7 +232,7 @@ class _ThreadLoops:
         """Where the threads that go together begin and end in x."""
         lanes, x = self.plan.lanes, self.program.block[0]
         if self.span is not None:
-            return str(self.span[0]), str(self.span[1])
+            return self.span
         return ("0", str(x)) if lanes >= x else ("_x0", f"_x0 + {lanes}")
 
     def loop(self, region: Region, body: list[ast.stmt]) -> ThreadLoop:

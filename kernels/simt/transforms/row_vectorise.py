@@ -53,8 +53,10 @@ WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
 
 @dataclass
 class GuardIf(Item):
-    """`if test: body` where `everywhere` proves the test for the whole row, else `otherwise`."""
+    """The statement `guard`: `body` where `everywhere` proves its test for the whole row, else
+    `otherwise`."""
 
+    guard: ast.If
     everywhere: ast.expr
     body: list[Item]
     otherwise: Region
@@ -349,7 +351,7 @@ class RowFission(Fission):
                 everywhere = self.planner.guard(stmt, self.facts, self.lanes)
                 otherwise = Region(line_of(stmt), None, [clone(stmt)], at.in_loop)
                 body = self.split(stmt.body, at)
-                return [GuardIf(line_of(stmt), None, everywhere, body, otherwise)]
+                return [GuardIf(line_of(stmt), None, stmt, everywhere, body, otherwise)]
         return super().around_collective(stmt, at)
 
 

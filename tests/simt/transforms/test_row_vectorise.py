@@ -177,3 +177,53 @@ def test_the_rest_of_a_strided_loop_runs_where_there_is_one(rng):
     rest = text.index("if base < x.shape[1]:")
     assert text.index("while base + 31 < x.shape[1]:") < rest < text.index("range(_lo, _hi)")
     assert "if i <" not in text
+
+
+@pytest.mark.parametrize("first, last", [(0, 100), (3, 70), (64, 65), (5, 5), (70, 3), (0, 128)])
+def test_threads_that_pass_a_guard_go_through_its_loops_together(rng, first, last):
+    """In a row some of whose threads fail it: what those had stays, also after loops in loops."""
+
+    @cuda.jit
+    def sums(a, first, last, out, more):
+        i = cuda.grid(1)
+        total, seen = float32(7), float32(0)
+        if i >= first and i < last:
+            seen = a[0, i]
+            for j in range(a.shape[0]):
+                scaled = a[j, i] * float32(2)
+                for _ in range(2):
+                    total += scaled
+                seen += scaled
+        out[i] = total
+        more[i] = seen
+
+    a = integers(rng, 9, 128)
+    out, more = (np.full(128, np.nan, np.float32) for _ in range(2))
+    sums[1, 128](a, first, last, out, more)
+    inside = (np.arange(128) >= first) & (np.arange(128) < last)
+    np.testing.assert_array_equal(out, np.where(inside, 7 + 4 * a.sum(0), 7))
+    np.testing.assert_array_equal(more, np.where(inside, a[0] + 2 * a.sum(0), 0))
+    text = sums.inspect_cpu()
+    otherwise = text[text.index("_lo = ") :]
+    loop, threads = otherwise.index("for j in range("), otherwise.index("in range(_lo, _hi):")
+    assert loop < otherwise.index("in range(_lo, _hi):", threads + 1)  # threads inside of the loop
+
+
+def test_guards_in_guarded_loops_are_kept(rng):
+    @cuda.jit
+    def sums(a, width, height, out):
+        i = cuda.grid(1)
+        total = float32(0)
+        if i < width:
+            for j in range(a.shape[0]):
+                if i < height[j]:
+                    total += a[j, i]
+        out[i] = total
+
+    a, height = integers(rng, 9, 128), rng.integers(0, 128, 9)
+    for width in (128, 77, 1, 0):
+        out = np.full(128, np.nan, np.float32)
+        sums[1, 128](a, width, height, out)
+        columns = np.arange(128)
+        inside = (columns < width) & (columns < height[:, None])
+        np.testing.assert_array_equal(out, np.where(inside, a, 0).sum(0))
