@@ -484,17 +484,21 @@ def _fits_short(product) -> bool:
     return m <= TILE or 10 * high >= 11 * low
 
 
-def _part(n: int) -> int:
-    """Threads that go through a row of `thin` together on a CPU, for n columns."""
-    return max(THIN_STEP, min(64, 1 << (n - 1).bit_length()))
+def _thin_block(m: int, n: int) -> tuple[int, int]:
+    """Columns and rows of a block of `thin`; a CPU goes through 64 columns together."""
+    rows = min(1 << (m - 1).bit_length(), THIN)
+    columns = max(THIN_STEP, 1 << (n - 1).bit_length()) if n <= 64 else 256
+    return min(columns, 1024 // rows), rows
 
 
 def _fits_thin(product) -> bool:
-    """Whether a CPU is faster without a tile of b: where few columns are left at its end, which
-    threads run through one by one. (Measured with AVX2 and AVX-512.)"""
+    """Whether a CPU is faster without a tile of b. In blocks that are not full, rows do not go
+    together. (Measured with AVX2 and AVX-512.)"""
     m, n = product.m, product.n
-    is_thin = (m <= THIN and n >= THIN_STEP) or n == THIN_STEP
-    return is_thin and not product.trans_b and 5 * m * (n % _part(n)) <= 2 * n
+    if product.trans_b or min(m, n) > THIN or n < 8:
+        return False
+    columns, _ = _thin_block(m, n)
+    return m <= 2 or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 
 def pick(product) -> str:
@@ -523,8 +527,7 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
     if version == "short":
         return short(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, SHORT), z), (TILE, SHORT)
     if version == "thin":
-        rows = min(1 << (m - 1).bit_length(), THIN)
-        columns = min(_part(n) if n <= 64 else 256, 1024 // rows)
+        columns, rows = _thin_block(m, n)
         grid = (ceil_div(n, columns), ceil_div(m, rows), z)
         return thin(acc_t, *flags), grid, (columns, rows)
     if version == "register_1d":

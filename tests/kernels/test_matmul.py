@@ -197,7 +197,7 @@ def test_few_rows_take_short_blocks(device):
 
 
 def test_thin_products_make_no_tile_of_b(device):
-    """Where b lies in rows whose parts are full; on a CPU only."""
+    """Where b lies in rows that mostly fill blocks; on a CPU only."""
     pick = importlib.import_module("kernels.numba_cuda.matmul").pick
     cc = None if device == "cpu" else (8, 0)
     for m, n, trans_b, chosen in [
@@ -205,8 +205,11 @@ def test_thin_products_make_no_tile_of_b(device):
         (16, 64, False, "thin"),
         (17, 64, False, "short"),
         (16, 64, True, "short"),
-        (4, 100, False, "short"),  # 36 columns are left
-        (1, 100, False, "thin"),
+        (8, 100, False, "short"),  # most columns are in a block that is not full
+        (4, 100, False, "thin"),
+        (8, 1000, False, "thin"),
+        (2, 10, False, "thin"),
+        (3, 10, False, "short"),
         (128, 16, False, "thin"),
         (128, 17, False, "tiled"),
     ]:
