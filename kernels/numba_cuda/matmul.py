@@ -32,6 +32,7 @@ from numpy import int64
 from kernels.launchers.common import ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
+from kernels.support import processor
 
 FULL_WARP = 0xFFFFFFFF
 
@@ -498,7 +499,8 @@ def _fits_thin(product) -> bool:
     if product.trans_b or min(m, n) > THIN or n < 8:
         return False
     columns, _ = _thin_block(m, n)
-    return m <= 2 or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
+    few = 2 if processor.vector_registers().floats >= 16 else 8  # for which that matters little
+    return m <= few or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 
 def pick(product) -> str:

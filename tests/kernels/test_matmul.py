@@ -12,6 +12,7 @@ import pytest
 import kernels
 from kernels.launchers import versions
 from kernels.launchers.matmul import IN_ORDER, Product
+from kernels.support import processor
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -196,8 +197,10 @@ def test_few_rows_take_short_blocks(device):
         assert found == ["short", "tiled"]  # loads a along its rows
 
 
-def test_thin_products_make_no_tile_of_b(device):
+@pytest.mark.parametrize("floats", [8, 16])
+def test_thin_products_make_no_tile_of_b(device, floats, monkeypatch):
     """Where b lies in rows that mostly fill blocks; on a CPU only."""
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(32, floats))
     pick = importlib.import_module("kernels.numba_cuda.matmul").pick
     cc = None if device == "cpu" else (8, 0)
     for m, n, trans_b, chosen in [
@@ -205,11 +208,11 @@ def test_thin_products_make_no_tile_of_b(device):
         (16, 64, False, "thin"),
         (17, 64, False, "short"),
         (16, 64, True, "short"),
-        (8, 100, False, "short"),  # most columns are in a block that is not full
+        (9, 100, False, "short"),  # most columns are in a block that is not full
         (4, 100, False, "thin"),
         (8, 1000, False, "thin"),
         (2, 10, False, "thin"),
-        (3, 10, False, "short"),
+        (3, 10, False, "short" if floats == 16 else "thin"),
         (128, 16, False, "thin"),
         (128, 17, False, "tiled"),
     ]:
