@@ -44,6 +44,11 @@ from minigrad.dtypes import (
     double,
     dtype,
     finfo,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -96,8 +101,8 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "hub", "jit", "linalg", "models", "multiprocessing", "nn", "onnx",
-    "optim", "profiler", "quantization", "safetensors", "serialization", "signal",
+    "estimate", "fft", "func", "fx", "hub", "jit", "linalg", "models", "multiprocessing", "nn",
+    "onnx", "optim", "profiler", "quantization", "safetensors", "serialization", "signal",
     "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
@@ -159,7 +164,7 @@ _LAZY_NAMES |= dict.fromkeys(
     ).split(),
     "minigrad.nn.torch_level",
 )
-_LAZY_NAMES |= {name: f"minigrad.{name}" for name in _LAZY}
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_dynamo")}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 

@@ -62,6 +62,27 @@ class dtype:
         return (_by_name, (self.name,))
 
 
+class _Absent(dtype):
+    """A dtype of torch that no tensor has here: programs compare with it."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"{name.capitalize()}Tensor", None)
+
+    @property
+    def numpy(self) -> np.dtype:
+        raise TypeError(
+            f"{self.name}: minigrad has no tensors of this dtype; fix: use float16 or bfloat16"
+        )
+
+    @property
+    def itemsize(self) -> int:
+        return 1
+
+    is_floating_point = property(lambda self: True)
+
+
 def _load_bfloat16() -> np.dtype:
     try:
         import ml_dtypes
@@ -90,12 +111,18 @@ uint64 = dtype("uint64", "UInt64Tensor", np.dtype(np.uint64))
 bool_ = dtype("bool", "BoolTensor", np.dtype(np.bool_))
 complex64 = cfloat = dtype("complex64", "ComplexFloatTensor", np.dtype(np.complex64))
 complex128 = cdouble = dtype("complex128", "ComplexDoubleTensor", np.dtype(np.complex128))
+float8_e4m3fn = _Absent("float8_e4m3fn")
+float8_e4m3fnuz = _Absent("float8_e4m3fnuz")
+float8_e5m2 = _Absent("float8_e5m2")
+float8_e5m2fnuz = _Absent("float8_e5m2fnuz")
+float8_e8m0fnu = _Absent("float8_e8m0fnu")
 
 ALL = (
     *(float32, float64, float16, bfloat16, int8, int16, int32, int64),
     *(uint8, uint16, uint32, uint64, bool_, complex64, complex128),
 )
-_BY_NAME = {d.name: d for d in ALL}
+_ABSENT = (float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu)
+_BY_NAME = {d.name: d for d in (*ALL, *_ABSENT)}
 _FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 
 BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
@@ -123,7 +150,7 @@ def from_numpy_dtype(numpy_dtype: Any) -> dtype:
 
 def to_numpy_dtype(value: Any) -> np.dtype:
     """The NumPy dtype of a minigrad dtype, a Python type (float, int, bool) or a NumPy dtype."""
-    if type(value) is dtype:
+    if isinstance(value, dtype):
         return value._numpy or value.numpy
     if value is float:
         return np.dtype(np.float64)

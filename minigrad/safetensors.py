@@ -139,6 +139,16 @@ def _checked(owner: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]
     return arrays
 
 
+def storage_ptr(tensor: Tensor) -> int:
+    """The address of the memory that a tensor is a part of."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def storage_size(tensor: Tensor) -> int:
+    """The bytes of the memory that a tensor is a part of."""
+    return tensor.untyped_storage().nbytes()
+
+
 def _extent(value: Tensor) -> tuple[int, int]:
     """The first byte of a tensor's elements, and the byte after the last one."""
     steps: Any = value.stride()

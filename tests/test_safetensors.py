@@ -39,6 +39,13 @@ def same(found, wanted):
         assert got.dtype == value.numpy().dtype and got.shape == value.numpy().shape
 
 
+def test_the_memory_behind_a_tensor():
+    x = np.zeros((3, 4), np.float64)
+    for part in (minigrad.from_numpy(x), minigrad.from_numpy(x)[1:, 2], minigrad.from_numpy(x).T):
+        assert safetensors.storage_ptr(part) == x.ctypes.data
+        assert safetensors.storage_size(part) == x.nbytes
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # casts of negative numbers
 def test_files_in_both_directions(rng, tmp_path):
     """Against the reader and the writer of the library for NumPy."""

@@ -16,9 +16,13 @@ from minigrad.compiler.api import (
     Compiled,
     CompiledModule,
     allow_in_graph,
+    assume_constant_result,
     compile,
+    cudagraph_mark_step_begin,
     disable,
     is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
     reset,
 )
 from minigrad.compiler.graph import Unsupported
@@ -28,9 +32,13 @@ __all__ = [
     "CompiledModule",
     "Unsupported",
     "allow_in_graph",
+    "assume_constant_result",
     "compile",
+    "cudagraph_mark_step_begin",
     "disable",
     "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
     "reset",
 ]
 

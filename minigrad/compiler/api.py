@@ -235,9 +235,26 @@ def allow_in_graph(fn: Any) -> Any:
     return fn
 
 
+def assume_constant_result(fn: Any) -> Any:
+    """`fn` as it is: what it returns without tensors is constant in a recording anyway."""
+    return fn
+
+
 def is_compiling() -> bool:
     """Whether this runs while a step is being recorded."""
     return mode.recorder is not None
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """False: networks are exported by `onnx.export`, which runs them as they are."""
+    return False
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Nothing: results of a replayed CUDA graph are memory of their own."""
 
 
 def reset() -> None:

@@ -2,25 +2,84 @@
 
 Containers are tuples, named tuples, lists, deques and dictionaries, and their subclasses (for torch
 only OrderedDict, defaultdict and named tuples); a dictionary of another class becomes a dict.
-Anything else is a leaf, None too.
+`register_pytree_node` adds a class. Anything else is a leaf, None too.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from minigrad._names import namespace
 
-__all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_map_only", "tree_unflatten"]
+__all__ = [
+    "TreeSpec",
+    "register_pytree_node",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_only",
+    "tree_unflatten",
+]
 
 CONTAINERS = (tuple, list, deque, dict)
+_registered: dict[type, _Class] = {}
+
+
+class _Class(NamedTuple):
+    """How a registered class becomes children and a context, and an object comes from those."""
+
+    flatten: Callable[[Any], tuple[Iterable, Any]]
+    unflatten: Callable[[list, Any], Any]
+
+
+@dataclass(frozen=True)
+class _Node:
+    """An object of a registered class in a `TreeSpec`: the class may refuse the None of a form."""
+
+    kind: type
+    children: list
+    context: Any
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[Iterable, Any]],
+    unflatten_fn: Callable[[list, Any], Any],
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable | None = None,
+    from_dumpable_context: Callable | None = None,
+    flatten_with_keys_fn: Callable | None = None,
+) -> None:
+    """Objects of exactly this class are containers. ValueError for a class that already is.
+
+    flatten_fn(object): its children, and a context that is the same for objects of the same form.
+    unflatten_fn(children, context): the object. The others describe the class to exporters, which
+    are not here.
+    """
+    if cls in _registered or cls in (*CONTAINERS, OrderedDict, defaultdict):
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    _registered[cls] = _Class(flatten_fn, unflatten_fn)
+
+
+def _node(tree: Any) -> _Node | None:
+    """The parts of an object of a registered class, None for others."""
+    if type(tree) is _Node:
+        return tree
+    if type(tree) not in _registered:
+        return None
+    children, context = _registered[type(tree)].flatten(tree)
+    return _Node(type(tree), list(children), context)
 
 
 def tree_leaves(tree: Any) -> list:
     """What a tree holds, in order."""
+    if (node := _node(tree)) is not None:
+        return [leaf for child in node.children for leaf in tree_leaves(child)]
     if isinstance(tree, dict):
         return [leaf for child in tree.values() for leaf in tree_leaves(child)]
     if isinstance(tree, tuple | list | deque):
@@ -28,22 +87,28 @@ def tree_leaves(tree: Any) -> list:
     return [tree]
 
 
-def _rebuilt(tree: Any, values: Iterator) -> Any:
+def _made(node: _Node, children: list) -> Any:
+    return _registered[node.kind].unflatten(children, node.context)
+
+
+def _rebuilt(tree: Any, values: Iterator, made: Callable = _made) -> Any:
     """A tree of this form from an iterator over its leaves."""
+    if (node := _node(tree)) is not None:
+        return made(node, [_rebuilt(child, values, made) for child in node.children])
     kind: Any = type(tree)
     if isinstance(tree, dict):
-        pairs = [(key, _rebuilt(child, values)) for key, child in tree.items()]
+        pairs = [(key, _rebuilt(child, values, made)) for key, child in tree.items()]
         if isinstance(tree, defaultdict):
             return defaultdict(tree.default_factory, pairs)
         return OrderedDict(pairs) if kind is OrderedDict else dict(pairs)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return kind(*[_rebuilt(child, values) for child in tree])
+        return kind(*[_rebuilt(child, values, made) for child in tree])
     if isinstance(tree, deque):
-        return deque([_rebuilt(child, values) for child in tree], tree.maxlen)
+        return deque([_rebuilt(child, values, made) for child in tree], tree.maxlen)
     if isinstance(tree, tuple):  # a `Size` would refuse the None of a form
-        return tuple.__new__(kind, [_rebuilt(child, values) for child in tree])
+        return tuple.__new__(kind, [_rebuilt(child, values, made) for child in tree])
     if isinstance(tree, list):
-        return kind([_rebuilt(child, values) for child in tree])
+        return kind([_rebuilt(child, values, made) for child in tree])
     return next(values)
 
 
@@ -62,7 +127,8 @@ class TreeSpec:
 def tree_flatten(tree: Any) -> tuple[list, TreeSpec]:
     """The leaves of a tree in order, and its form."""
     leaves = tree_leaves(tree)
-    return leaves, TreeSpec(tree_map(lambda _: None, tree), len(leaves))
+    form = _rebuilt(tree, repeat(None), lambda node, children: replace(node, children=children))
+    return leaves, TreeSpec(form, len(leaves))
 
 
 def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
@@ -78,7 +144,12 @@ def tree_unflatten(leaves: Iterable, treespec: TreeSpec) -> Any:
 
 def _leaves_by(form: Any, tree: Any) -> list:
     """What a tree has in the places of the leaves of another; ValueError where its form differs."""
-    if isinstance(form, dict):
+    node, other = _node(form), _node(tree)
+    if node is not None:
+        if other is None or (node.kind, node.context) != (other.kind, other.context):
+            raise ValueError(f"tree_map: expected {_container(form)}, got {_container(tree)}")
+        pairs = list(zip(node.children, other.children, strict=True))
+    elif isinstance(form, dict):
         if not isinstance(tree, dict) or form.keys() != tree.keys():
             raise ValueError(f"tree_map: expected {_container(form)}, got {_container(tree)}")
         pairs = [(child, tree[key]) for key, child in form.items()]
@@ -88,11 +159,13 @@ def _leaves_by(form: Any, tree: Any) -> list:
         pairs = list(zip(form, tree, strict=True))
     else:
         return [tree]
-    return [leaf for one, other in pairs for leaf in _leaves_by(one, other)]
+    return [leaf for one, two in pairs for leaf in _leaves_by(one, two)]
 
 
 def _container(tree: Any) -> str:
     kind = type(tree).__name__
+    if (node := _node(tree)) is not None:
+        return f"{node.kind.__name__} of {node.context}"
     if isinstance(tree, dict):
         return f"{kind} with keys {list(tree)}"
     return f"{kind} of {len(tree)}" if isinstance(tree, tuple | list | deque) else kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -177,3 +178,28 @@ def test_numbers_are_rounded_before_they_are_compared(dtype):
     assert mg.isin(x, 0.1).tolist() == [True, False, False, False]
     assert (x < 1e30).all()
     assert (x == x.float()).all() and (x[:1] != mg.tensor([0.1])).all()  # float32, with dimensions
+
+
+def test_dtypes_that_no_tensor_has(torch):
+    """Programs compare with torch's 8-bit floats; a tensor of one is refused by every maker."""
+    x, layer = mg.ones(2), mg.nn.Linear(2, 2)
+    for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"):
+        ours, theirs = (getattr(m, f"float8_{name}") for m in (mg, torch))
+        assert str(ours) == str(theirs).replace("torch", "minigrad")
+        for attribute in ("itemsize", "is_floating_point", "is_complex"):
+            assert getattr(ours, attribute) == getattr(theirs, attribute), name
+        assert ours != x.dtype and pickle.loads(pickle.dumps(ours)) is ours
+        for made in (
+            lambda d: mg.zeros(2, dtype=d),
+            lambda d: mg.empty(2, dtype=d, device="meta"),
+            lambda d: mg.tensor([1.0], dtype=d),
+            x.to,
+            x.type,
+            x.view,
+            layer.to,
+            mg.set_default_dtype,
+            mg.finfo,
+            lambda d: mg.promote_types(d, mg.float32),
+        ):
+            with pytest.raises(TypeError, match=f"float8_{name}: minigrad has no tensors"):
+                made(ours)

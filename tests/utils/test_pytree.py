@@ -69,3 +69,43 @@ def test_trees_of_different_forms_are_refused(tree, other, message):
 def test_a_wrong_number_of_leaves_is_refused():
     with pytest.raises(ValueError, match="expected 2 leaves"):
         _pytree.tree_unflatten([1], _pytree.tree_flatten((1, 2))[1])
+
+
+class Named(dict):
+    """A dictionary of a class of its own, which is registered."""
+
+    def __init__(self, **values):
+        assert None not in values.values()
+        super().__init__(values)
+
+
+class Box:
+    def __init__(self, inside):
+        self.inside = inside
+
+
+def test_registered_classes_as_torch(torch):
+    theirs = importlib.import_module("torch.utils._pytree")
+    tree = [Named(b=1, a=(2, 3)), {"c": Box([4])}]
+    found = []
+    for module in (_pytree, theirs):
+        module.register_pytree_node(
+            Named,
+            lambda named: (list(named.values()), list(named)),
+            lambda values, names: Named(**dict(zip(names, values, strict=True))),
+            serialized_type_name="Named",
+        )
+        module.register_pytree_node(Box, lambda box: ([box.inside], None), lambda c, _: Box(*c))
+        leaves, form = module.tree_flatten(tree)
+        named, rest = module.tree_unflatten([10 * leaf for leaf in leaves], form)
+        pairs = module.tree_map(lambda x, y: (x, y), tree, module.tree_map(str, tree))
+        found.append((leaves, type(named), dict(named), rest["c"].inside))
+        found[-1] += (type(pairs[0]), dict(pairs[0]), pairs[1]["c"].inside)
+        for other in ([Named(a=1, b=(2, 3)), tree[1]], [{"b": 1, "a": (2, 3)}, tree[1]]):
+            with pytest.raises(ValueError):
+                module.tree_map(max, tree, other)
+        for cls in (Named, list, OrderedDict):
+            with pytest.raises(ValueError, match="already registered"):
+                module.register_pytree_node(cls, lambda x: ([], None), lambda c, _: None)
+    assert found[0] == found[1]
+    assert found[0][:4] == ([1, 2, 3, 4], Named, {"b": 10, "a": (20, 30)}, [40])

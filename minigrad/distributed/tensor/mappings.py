@@ -19,19 +19,20 @@ from minigrad.backends import array_module
 from minigrad.tensor import Tensor
 
 
+class Placement:
+    """Where the elements of a tensor lie: the base of `Shard` and `Replicate`."""
+
+
 @dataclass(frozen=True)
-class Shard:
+class Shard(Placement):
     """Each rank has an equal part along `dim`."""
 
     dim: int
 
 
 @dataclass(frozen=True)
-class Replicate:
+class Replicate(Placement):
     """Each rank has the whole tensor."""
-
-
-Placement = Shard | Replicate
 
 
 def _axis(array: Any, dim: int, name: str) -> int:

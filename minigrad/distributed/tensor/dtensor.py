@@ -1,0 +1,32 @@
+"""DTensor, of which there are no objects: a rank's part is a plain Tensor.
+
+Programs ask whether a tensor is one, and the answer is right here: none is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from minigrad.tensor import Tensor
+
+_ABSENT = (
+    "minigrad has no DTensor: a rank's part is a plain Tensor; fix: minigrad.distributed.tensor."
+    "parallel.parallelize_module divides the parameters of a network"
+)
+
+
+class DTensor(Tensor):
+    """The class that no tensor has; NotImplementedError where one would be made."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"DTensor: {_ABSENT}")
+
+    @staticmethod
+    def from_local(*args: Any, **kwargs: Any) -> NoReturn:
+        """NotImplementedError: there are none."""
+        raise NotImplementedError(f"DTensor.from_local: {_ABSENT}")
+
+
+def distribute_tensor(*args: Any, **kwargs: Any) -> NoReturn:
+    """NotImplementedError: there are no DTensors."""
+    raise NotImplementedError(f"distribute_tensor: {_ABSENT}")
