@@ -57,7 +57,7 @@ def ctc_loss(
     if zero_infinity:
         loss = minigrad.where(impossible, 0.0, loss)
     else:  # as a factor, for the gradient is not to be finite either
-        loss = loss * minigrad.where(impossible, math.inf, 1.0)
+        loss = loss * minigrad.ones_like(loss).masked_fill(impossible, math.inf)
     if reduction == "mean":
         loss = loss / minigrad.as_tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
     loss = loss.squeeze(0) if single and reduction == "none" else loss

@@ -127,6 +127,25 @@ def test_ctc_by_enumeration(rng):
     assert nn.functional.ctc_loss(probs.log(), never, [4], [3], zero_infinity=True).item() == 0
 
 
+@pytest.mark.parametrize("word", [[1, 2], [1, 1, 1]])
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_has_the_dtype_of_its_input(word, zero_infinity, torch):
+    """Whatever the default dtype is; also of a word that cannot be spelled."""
+    for m, wide, narrow in ((m, m.float64, m.float32) for m in (minigrad, torch)):
+        for default, dtype in ((wide, narrow), (narrow, wide)):
+            m.set_default_dtype(default)
+            try:
+                probs = m.zeros(4, 1, 3, dtype=dtype).log_softmax(-1).requires_grad_()
+                labels, lengths = m.tensor([word]), (m.tensor([4]), m.tensor([len(word)]))
+                loss = m.nn.functional.ctc_loss(
+                    probs, labels, *lengths, zero_infinity=zero_infinity
+                )
+                loss.backward()
+                assert loss.dtype == probs.grad.dtype == dtype
+            finally:
+                m.set_default_dtype(m.float32)
+
+
 def test_alpha_dropout_keeps_mean_and_variance():
     minigrad.manual_seed(0)
     x = minigrad.randn(40_000)
