@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 import minigrad
+from minigrad._meta import MetaArray
 from minigrad._pickle_writer import STORAGES, dtype_named, is_plain_key
 from minigrad.nn import functional, modules
 from minigrad.nn.modules.module import Module
@@ -310,6 +311,8 @@ def _tensor(
         raise ValueError(f"a tensor reaches element {last} of a storage with {array.size}")
     if not math.prod(size):
         view = array[:0].reshape(size)
+    elif isinstance(array, MetaArray):
+        view = array[: math.prod(size)].reshape(size)
     else:
         strides = tuple(s * array.itemsize for s in stride)
         xp = np if isinstance(array, np.ndarray) else minigrad.backends.array_module(array)

@@ -649,6 +649,23 @@ def test_map_location():
             minigrad.load(on_gpu)
 
 
+@pytest.mark.parametrize("place", ["meta", minigrad.device("meta"), {"cpu": "meta"}])
+def test_shapes_without_data(place):
+    """What a program asks for that only wants the names and shapes in a file."""
+    state = {
+        "weight": nn.Parameter(minigrad.ones(2, 3)),
+        "part": minigrad.ones(4, 5)[1:, ::2],
+        "none": minigrad.ones(3, 0),
+        "one": minigrad.tensor(2, dtype=minigrad.int32),
+    }
+    found = round_trip(state, map_location=place)
+    for name, value in state.items():
+        got = found[name]
+        assert got.device.type == "meta" and type(got) is type(value)
+        assert (got.shape, got.dtype) == (value.shape, value.dtype)
+        assert got.requires_grad == value.requires_grad
+
+
 @pytest.mark.gpu
 def test_tensors_on_the_gpu_come_back_there():
     tensor = minigrad.ones(3, device="cuda")

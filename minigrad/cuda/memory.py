@@ -33,10 +33,11 @@ def _pool(where: Any) -> Any:
 def _of_live_tensors() -> int:
     """The bytes of the memory behind all tensors on the CPU, each counted once."""
     from minigrad.compiler.lift import all_tensors
+    from minigrad.nn.parameter import every_attribute
 
     roots = {}
     for found in all_tensors():
-        root: Any = found.__dict__.get("_array")
+        root: Any = every_attribute(found).get("_array")
         while getattr(root, "base", None) is not None and hasattr(root.base, "nbytes"):
             root = root.base
         if root is not None:

@@ -3,12 +3,44 @@ without a shape, for lazy layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableMapping
 from typing import Any, SupportsIndex
 
 import minigrad
 from minigrad._foreign import conversion
 from minigrad._names import kind, namespace
 from minigrad.tensor import Tensor
+
+every_attribute = vars(Tensor)["__dict__"].__get__  # of any tensor, the engine's too
+_ENGINES = frozenset(
+    "_array _counter _requires_grad _grad _node _index _view _hooks _accumulate_hooks".split()
+)
+
+
+class _Attached(dict):
+    """The attributes that users gave a parameter; what is set here is set there."""
+
+    __slots__ = ("_every",)
+    update = MutableMapping.update
+    pop = MutableMapping.pop
+    popitem = MutableMapping.popitem
+    setdefault = MutableMapping.setdefault
+    clear = MutableMapping.clear
+
+    def __init__(self, every: dict[str, Any]) -> None:
+        super().__init__((k, v) for k, v in every.items() if k not in _ENGINES)
+        self._every = every
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self._every[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        del self._every[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 class Parameter(Tensor):
@@ -31,6 +63,22 @@ class Parameter(Tensor):
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
         """Nothing to do: `__new__` shares the storage."""
 
+    # Programs hand the attributes of one parameter to the next, `Parameter(x, **p.__dict__)`: those
+    # of the engine would give it the other's memory and graph.
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return _Attached(every_attribute(self))
+
+    @__dict__.setter
+    def __dict__(self, attributes: Mapping[str, Any]) -> None:
+        attached = _Attached(every_attribute(self))
+        attached.clear()
+        attached.update(attributes)
+
+    def __copy__(self) -> Parameter:
+        """A parameter of the same memory and attributes."""
+        return _rebuild_parameter(type(self), self, self.requires_grad, self.__dict__)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
@@ -38,7 +86,17 @@ class Parameter(Tensor):
         return copied
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return type(self), (self.data, self.requires_grad)
+        parts = type(self), (self.data, self.requires_grad)
+        attached = dict(self.__dict__)
+        return (_rebuild_parameter, (parts[0], *parts[1], attached)) if attached else parts
+
+
+def _rebuild_parameter(
+    cls: type[Parameter], data: Tensor, requires_grad: bool, attributes: Mapping[str, Any]
+) -> Parameter:
+    parameter = cls(data, requires_grad)
+    parameter.__dict__.update(attributes)
+    return parameter
 
 
 class Buffer(Tensor):

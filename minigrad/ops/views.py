@@ -17,6 +17,7 @@ import numpy as np
 from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import _pinned
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import Node, Op, attach, edge
 from minigrad.backends import array_module
@@ -358,7 +359,7 @@ class Clone(Op):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        if x.dtype.kind == "c":
+        if x.dtype.kind == "c" or isinstance(x, MetaArray):
             return x.copy()
         return dispatch.together(_copied, x)
 

@@ -536,3 +536,54 @@ def test_assigned_parameters_keep_the_flag_of_the_module():
     model.load_state_dict(dict(frozen.named_parameters()), assign=True)
     assert model.weight is frozen.weight
     assert model.weight.requires_grad
+
+
+class Labelled(nn.Parameter):
+    """A parameter that takes what it is called."""
+
+    def __new__(cls, data, requires_grad=True, label=None):
+        made = super().__new__(cls, data, requires_grad)
+        made.label = label
+        return made
+
+    def __init__(self, data, requires_grad=True, label=None):
+        pass
+
+
+def test_attributes_of_parameters_as_in_torch(torch):
+    """`__dict__` has what users attached; copies and pickles keep that, deep copies do not."""
+    for m in (minigrad, torch):
+        p = m.nn.Parameter(m.tensor([1.0, 2.0]))
+        (p * p).sum().backward()
+        assert p.__dict__ == {} and pickle.loads(pickle.dumps(p)).__dict__ == {}
+        p.label, p.steps = "first", [1]
+        assert vars(p) == {"label": "first", "steps": [1]}
+        assert copy.deepcopy(p.__dict__) == pickle.loads(pickle.dumps(p.__dict__)) == p.__dict__
+        q = m.nn.Parameter(m.zeros(2))
+        q.__dict__.update(p.__dict__)
+        assert q.tolist() == [0, 0] and q.grad is None and q.label == "first"
+        for again in (copy.copy(p), pickle.loads(pickle.dumps(p))):
+            assert again.__dict__ == p.__dict__ and again.tolist() == [1, 2]
+            assert isinstance(again, m.nn.Parameter) and again.requires_grad
+        assert copy.copy(p).data_ptr() == p.data_ptr() and copy.deepcopy(p).__dict__ == {}
+        del q.__dict__["steps"]
+        assert q.__dict__.pop("label") == "first" and q.__dict__ == {}
+        assert not hasattr(q, "label") and not hasattr(q, "steps")
+        q.__dict__ = {"other": 3}
+        assert q.other == 3 and q.requires_grad and q.__dict__ == {"other": 3}
+        q.__dict__.clear()
+        assert not hasattr(q, "other")
+
+
+def test_parameters_made_of_others_and_their_attributes():
+    """The way in which other packages move the parameters of a layer to the device meta."""
+    layer = nn.Linear(2, 3)
+    layer.weight = Labelled(layer.weight.data, label="w")
+    for name, parameter in layer._parameters.items():
+        given = parameter.__dict__
+        given["requires_grad"] = False
+        layer._parameters[name] = type(parameter)(parameter.to("meta"), **given)
+    assert layer.weight.label == "w" and type(layer.weight) is Labelled
+    for parameter, again in zip(layer.parameters(), copy.deepcopy(layer).parameters(), strict=True):
+        assert parameter.is_meta and again.is_meta and again.shape == parameter.shape
+        assert not parameter.requires_grad and not again.requires_grad
