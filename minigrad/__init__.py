@@ -44,11 +44,6 @@ from minigrad.dtypes import (
     double,
     dtype,
     finfo,
-    float8_e4m3fn,
-    float8_e4m3fnuz,
-    float8_e5m2,
-    float8_e5m2fnuz,
-    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -96,6 +91,7 @@ if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad.creation import tensor as tensor
 globals().update({n: _tensors_only(fn, n in _TAKE_OUT) for n, fn in _FUNCTIONS.items()})
 globals().update(_LEGACY)
+globals().update(dtypes.ABSENT)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})
 
 # Imported at their first use, so that `import minigrad` stays fast.

@@ -72,15 +72,20 @@ class _Absent(dtype):
 
     @property
     def numpy(self) -> np.dtype:
-        raise TypeError(
-            f"{self.name}: minigrad has no tensors of this dtype; fix: use float16 or bfloat16"
-        )
+        other = "float16 or bfloat16" if self.is_floating_point else "int8 or uint8"
+        raise TypeError(f"{self.name}: minigrad has no tensors of this dtype; fix: use {other}")
 
     @property
     def itemsize(self) -> int:
         return 1
 
-    is_floating_point = property(lambda self: True)
+    @property
+    def is_floating_point(self) -> bool:
+        return self.name.startswith("float")
+
+    @property
+    def is_signed(self) -> bool:
+        return not self.name.startswith("uint") and self.name != "float8_e8m0fnu"
 
 
 def _load_bfloat16() -> np.dtype:
@@ -111,18 +116,19 @@ uint64 = dtype("uint64", "UInt64Tensor", np.dtype(np.uint64))
 bool_ = dtype("bool", "BoolTensor", np.dtype(np.bool_))
 complex64 = cfloat = dtype("complex64", "ComplexFloatTensor", np.dtype(np.complex64))
 complex128 = cdouble = dtype("complex128", "ComplexDoubleTensor", np.dtype(np.complex128))
-float8_e4m3fn = _Absent("float8_e4m3fn")
-float8_e4m3fnuz = _Absent("float8_e4m3fnuz")
-float8_e5m2 = _Absent("float8_e5m2")
-float8_e5m2fnuz = _Absent("float8_e5m2fnuz")
-float8_e8m0fnu = _Absent("float8_e8m0fnu")
+ABSENT = {
+    name: _Absent(name)
+    for name in (
+        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
+    )
+}
 
 ALL = (
     *(float32, float64, float16, bfloat16, int8, int16, int32, int64),
     *(uint8, uint16, uint32, uint64, bool_, complex64, complex128),
 )
-_ABSENT = (float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu)
-_BY_NAME = {d.name: d for d in (*ALL, *_ABSENT)}
+_BY_NAME = ABSENT | {d.name: d for d in ALL}
 _FROM_NUMPY = {d._numpy: d for d in ALL if d._numpy is not None}
 
 BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3

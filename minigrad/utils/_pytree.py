@@ -66,6 +66,16 @@ def register_pytree_node(
     _registered[cls] = _Class(flatten_fn, unflatten_fn)
 
 
+def _dict_flatten(d: dict) -> tuple[list, list]:
+    """The values and the keys: for classes that register themselves as dictionaries."""
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values: Iterable, context: list) -> dict:
+    """The dictionary of these values and keys."""
+    return dict(zip(context, values, strict=True))
+
+
 def _node(tree: Any) -> _Node | None:
     """The parts of an object of a registered class, None for others."""
     if type(tree) is _Node:

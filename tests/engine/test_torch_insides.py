@@ -10,6 +10,7 @@ import minigrad
 from minigrad import fx, nn
 from minigrad._dynamo import _trace_wrapped_higher_order_op as order
 from minigrad.distributed import tensor as divided
+from minigrad.distributed.algorithms import join
 
 
 def test_no_value_is_a_proxy_and_no_module_a_traced_one():
@@ -62,3 +63,9 @@ def test_vmap_takes_tensors_of_one_number_as_indices(torch):
     with order.TransformGetItemToIndex():
         found = minigrad.vmap(lambda i: minigrad.tensor(x)[i])(minigrad.tensor([1, 0, 1]))
     assert found.tolist() == torch.tensor(x)[torch.tensor([1, 0, 1])].tolist()
+
+
+def test_uneven_inputs_of_ranks_are_refused():
+    with pytest.raises(NotImplementedError, match="Join: minigrad has no steps"):
+        join.Join([nn.Linear(1, 1)])
+    assert not isinstance(nn.Linear(1, 1), join.Joinable)

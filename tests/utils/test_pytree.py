@@ -91,8 +91,8 @@ def test_registered_classes_as_torch(torch):
     for module in (_pytree, theirs):
         module.register_pytree_node(
             Named,
-            lambda named: (list(named.values()), list(named)),
-            lambda values, names: Named(**dict(zip(names, values, strict=True))),
+            module._dict_flatten,
+            lambda values, names: Named(**module._dict_unflatten(values, names)),  # noqa: B023
             serialized_type_name="Named",
         )
         module.register_pytree_node(Box, lambda box: ([box.inside], None), lambda c, _: Box(*c))
