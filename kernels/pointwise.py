@@ -197,8 +197,9 @@ define("addcmul", "x a b", "x + value * a * b", "g", "g * value * b", "g * value
        params="value", refuses="b")
 define("addcdiv", "x a b", "x + value * a / b", "g", "g * value / b", "-g * value * a / (b * b)",
        params="value", domain="float")
-define("lerp", "a b w", "a + w * (b - a)", "g * (1 - w)", "g * w", "g * (b - a)",
-       domain="float", refuses="biu")
+# From the nearer end: a weight of 1 gives b itself, and infinite ends what torch has.
+define("lerp", "a b w", "where(abs(w) < 0.5, a + w * (b - a), b - (1 - w) * (b - a))",
+       "g * (1 - w)", "g * w", "g * (b - a)", domain="float", refuses="biu")
 
 # Exponentials, logarithms, powers
 define("exp", "x", "exp(x)", "g * y", domain="float")

@@ -12,6 +12,9 @@ from minigrad import _pinned
 from minigrad._meta import MetaArray
 from minigrad.backends import current, device_module
 
+# Of torch: programs compare with them. `current.at` and `device_module` refuse them.
+_OTHERS = "ipu xpu opengl opencl ideep hip ve fpga maia xla lazy vulkan mps hpu mtia privateuseone"
+
 
 class device:
     """Where a tensor lives: `device("cpu")`, `device("cuda")`, `device("cuda:1")`.
@@ -37,7 +40,7 @@ class device:
             if not number.isdecimal():
                 raise RuntimeError(f"Invalid device string: '{type}:{number}'")
             index = int(number)
-        if type not in ("cpu", "cuda", "meta"):
+        if type not in ("cpu", "cuda", "meta", *_OTHERS.split()):
             raise RuntimeError(
                 f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
             )

@@ -35,6 +35,8 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = place(device)
+        if self.device.type not in ("cpu", "cuda", "meta"):
+            raise current.unknown_device(self.device.type)
         self._lock = forks.lock()
         self._seed, self._calls = _DEFAULT_SEED, 0
 

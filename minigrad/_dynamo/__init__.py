@@ -7,6 +7,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from minigrad._dynamo import eval_frame
 from minigrad._names import namespace
 from minigrad.compiler import (
     allow_in_graph,
@@ -21,6 +22,7 @@ __all__ = [
     "assume_constant_result",
     "config",
     "disable",
+    "eval_frame",
     "is_compiling",
     "mark_dynamic",
     "mark_static",

@@ -76,6 +76,8 @@ def device_module(device_type: str) -> ModuleType:
     """The module that makes arrays on a device: NumPy for "cpu", CuPy for "cuda"."""
     if device_type == "meta":
         return _meta
+    if device_type not in ("cpu", "cuda"):
+        raise current.unknown_device(device_type)
     return np if device_type == "cpu" else current.cupy()
 
 

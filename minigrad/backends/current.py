@@ -125,9 +125,19 @@ def numbered(number: int | None) -> AbstractContextManager:
     return _NOTHING if number is None else _Gpu(cupy().cuda.Device(number))
 
 
+def unknown_device(device_type: str) -> RuntimeError:
+    """The error for a device of torch that can be named, and that no tensor is on."""
+    return RuntimeError(
+        f"minigrad has no tensors on {device_type} devices; fix: use cpu, cuda or meta"
+    )
+
+
 def at(device: Any) -> AbstractContextManager:
-    """The GPU that a device names. RuntimeError for a number that no GPU has."""
+    """The GPU that a device names. RuntimeError for a number that no GPU has, and for a device that
+    no tensor is on."""
     if device.type != "cuda":
+        if device.type not in ("cpu", "meta"):
+            raise unknown_device(device.type)
         return _NOTHING
     cuda = cupy().cuda
     if not (Found.several or device.index):

@@ -34,7 +34,7 @@ _NAMES = {
     "atanh": "arctanh", "pow": "power",
 }  # fmt: skip
 _TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
-_FUNCTIONS = "exp log log2 log10 log1p expm1 sqrt sin cos tan sinh cosh tanh where".split()
+_FUNCTIONS = "abs exp log log2 log10 log1p expm1 sqrt sin cos tan sinh cosh tanh where".split()
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:

@@ -37,6 +37,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self._opt_called = True  # checked by the learning-rate schedulers
+        if "_step_pre_hooks" not in self.__dict__:  # of a class around another optimiser, which has
+            return step(self, *args, **kwargs)  # them, so that it doesn't call our `__init__`
         args = (self, *args)  # as hooks see them
         for hook in [*_ALL_PRE_HOOKS.values(), *self._step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)

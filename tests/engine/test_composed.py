@@ -109,3 +109,21 @@ def test_zeros_of_either_sign_fill_arrays_of_any_layout(zero):
         padded = m.nn.functional.pad(m.ones(2), (1, 1), value=again).numpy()
         sign = np.signbit(np.float32(again))
         assert np.signbit(padded).tolist() == [sign, False, False, sign]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_lerp_at_infinite_and_equal_ends_as_torch(dtype, torch):
+    """Weights from a half on count from the end: 1 gives the end itself."""
+    ends = [1.0, -2.5, 0.1, 1e30, np.inf, -np.inf, np.nan, 3.3e-5]
+    for w in (0.0, 0.2, 0.49, 0.5, 0.7, 1.0, 1.5, -0.6):
+        found = []
+        for lib in (m, torch):
+            a, b = lib.meshgrid(*[lib.tensor(ends, dtype=getattr(lib, dtype))] * 2, indexing="ij")
+            weight = lib.full_like(a, w)
+            parts = [lib.lerp(a, b, w), lib.lerp(a, b, weight), a.clone().lerp_(b, weight)]
+            found.append([p.to(lib.float64).numpy() for p in parts])
+        for mine, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, 1e-6 if dtype != "bfloat16" else 1e-2)
+            if w == 1 and dtype != "bfloat16":
+                finite = np.isfinite(theirs)
+                np.testing.assert_array_equal(mine[finite], theirs[finite])

@@ -86,6 +86,32 @@ def test_devices():
     assert repr(mg.device("cuda:0")) == "device(type='cuda', index=0)"
     with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
         mg.device("tpu")
+    layer, x, other = mg.nn.Linear(2, 2), mg.ones(2), mg.device("mps:1")
+    assert other != x.device and (other.type, other.index) == ("mps", 1)
+    for call in (
+        lambda d: mg.zeros(2, device=d),
+        lambda d: mg.tensor([1.0], device=d),
+        lambda d: mg.empty(2, device=d),
+        lambda d: mg.full((2,), 1.0, device=d),
+        lambda d: mg.arange(3, device=d),
+        lambda d: mg.linspace(0, 1, 3, device=d),
+        lambda d: mg.eye(2, device=d),
+        lambda d: mg.randn(2, device=d),
+        lambda d: mg.randint(3, (2,), device=d),
+        lambda d: mg.randperm(3, device=d),
+        lambda d: mg.zeros_like(x, device=d),
+        lambda d: mg.as_tensor(np.ones(2), device=d),
+        lambda d: mg.nn.Linear(2, 2, device=d),
+        lambda d: mg.Generator(device=d),
+        lambda d: x.new_zeros(2, device=d),
+        lambda d: mg.empty(2, device="meta").to(d),
+        x.to,
+        layer.to,
+        lambda d: layer.to_empty(device=d),
+    ):
+        for name in ("mps", "xpu:0", mg.device("hpu")):
+            with pytest.raises(RuntimeError, match="no tensors on|Cannot copy out of meta"):
+                call(name)
     if mg.cuda.is_available():
         pytest.skip("there is a GPU: nothing to refuse")
     for call in (

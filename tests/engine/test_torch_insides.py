@@ -51,6 +51,9 @@ def test_names_of_the_compiler():
 
     step(minigrad.ones(2))
     assert (True, True) in seen
+    module = minigrad.compile(nn.Linear(1, 1))
+    assert isinstance(module, dynamo.eval_frame.OptimizedModule)
+    assert not isinstance(step, dynamo.eval_frame.OptimizedModule)
     assert not dynamo.is_compiling() and not compiler.is_exporting()
     before = copy.copy(dynamo.config)
     dynamo.config.suppress_errors = True

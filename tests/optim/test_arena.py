@@ -387,3 +387,22 @@ def test_each_parameter_keeps_memory_of_its_own(seed):
         flat = t.detach().as_strided((t.numel(),), (1,), 0)
         np.testing.assert_array_equal(flat.numpy(), t.detach().numpy().reshape(-1))
     assert len({p.untyped_storage().data_ptr() for p in params}) == len(params)
+
+
+def test_an_optimiser_around_another_one(torch):
+    """One that doesn't call `__init__`, as accelerate's: the hooks are those of the inner one."""
+    for m in (minigrad, torch):
+
+        class Around(m.optim.Optimizer):
+            def __init__(self, inner):
+                self.inner = inner
+
+            def step(self, closure=None):
+                self.inner.step(closure)
+
+        p, seen = m.nn.Parameter(m.ones(2)), []
+        p.grad = m.ones(2)
+        inner = m.optim.SGD([p], lr=0.5)
+        inner.register_step_pre_hook(lambda *_: seen.append("inner"))  # noqa: B023
+        Around(inner).step()
+        assert p.tolist() == [0.5, 0.5] and seen == ["inner"]
