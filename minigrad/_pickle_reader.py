@@ -60,7 +60,7 @@ class Reader:
 
     def __init__(self, storage: Callable[..., Any], allowed: dict[str, type]) -> None:
         self._storage, self._allowed = storage, allowed
-        self.functions = _FUNCTIONS
+        self.functions = FUNCTIONS
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
@@ -205,10 +205,10 @@ class Reader:
 
     def _named(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in self._allowed:
-            return self._allowed[full]
         if full in self.functions:
             return _Name(full, self.functions[full])
+        if full in self._allowed:
+            return self._allowed[full]
         if module == "torch":
             dtype = dtype_named(name)
             if dtype is not None:
@@ -364,13 +364,13 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
 
 def without_sparse(reader: Reader) -> Reader:
     """The reader, for a file whose storages have no elements so far, which sparse tensors check."""
-    reader.functions = _FUNCTIONS | {_REBUILD_SPARSE: lambda *parts: None}
+    reader.functions = FUNCTIONS | {_REBUILD_SPARSE: lambda *parts: None}
     return reader
 
 
 _REBUILD_SPARSE = "torch._utils._rebuild_sparse_tensor"
 _TYPED = {f"torch.{storage}": dtype_named(name) for name, storage in STORAGES.items()}
-_FUNCTIONS: dict[str, Callable | None] = {
+FUNCTIONS: dict[str, Callable | None] = {
     "torch._utils._rebuild_tensor": _tensor_v1,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor,
@@ -390,6 +390,6 @@ _FUNCTIONS: dict[str, Callable | None] = {
     "numpy.ndarray": None,
 }
 for _module in ("numpy._core.multiarray", "numpy.core.multiarray"):
-    _FUNCTIONS |= {f"{_module}.scalar": _numpy_scalar, f"{_module}._reconstruct": _reconstruct}
+    FUNCTIONS |= {f"{_module}.scalar": _numpy_scalar, f"{_module}._reconstruct": _reconstruct}
 for _name in ("set", "frozenset"):
-    _FUNCTIONS[f"builtins.{_name}"] = _FUNCTIONS[f"__builtin__.{_name}"]
+    FUNCTIONS[f"builtins.{_name}"] = FUNCTIONS[f"__builtin__.{_name}"]

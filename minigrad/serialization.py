@@ -28,7 +28,7 @@ import numpy as np
 
 import minigrad
 from minigrad._names import namespace
-from minigrad._pickle_reader import Reader, RefusedError, without_sparse
+from minigrad._pickle_reader import FUNCTIONS, Reader, RefusedError, without_sparse
 from minigrad._pickle_writer import Writer
 from minigrad.devices import device
 from minigrad.tensor import Tensor, wrap
@@ -360,11 +360,15 @@ _safe: dict[str, type] = {}  # by full name: what `load` may make objects of
 
 
 def add_safe_globals(safe_globals: Iterable[type]) -> None:
-    """Let `load` make objects of these classes: without `__init__`, with the saved attributes."""
+    """Let `load` make objects of these classes: without `__init__`, with the saved attributes.
+
+    What it reads anyway, such as the functions that make NumPy's arrays, may be among them.
+    """
     for cls in safe_globals:
-        if not isinstance(cls, type):
+        name = f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', '')}"
+        if not isinstance(cls, type) and name not in FUNCTIONS:
             raise TypeError(f"add_safe_globals: expected classes, got {cls!r}")
-        _safe[f"{cls.__module__}.{cls.__qualname__}"] = cls
+        _safe[name] = cls
 
 
 def get_safe_globals() -> list[type]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import functools
 import importlib
@@ -647,6 +648,18 @@ def test_map_location():
         on_gpu.seek(0)
         with pytest.raises(RuntimeError, match="map_location"):
             minigrad.load(on_gpu)
+
+
+def test_safe_globals_may_be_what_is_read_anyway():
+    """The functions that make NumPy's arrays, which accelerate declares safe for random states."""
+    rebuild = np.zeros(1).__reduce__()[0]
+    state = {"x": np.arange(3.0), "state": np.random.get_state()[1]}
+    with serialization.safe_globals([rebuild, np.ndarray, np.dtype, codecs.encode]):
+        found = round_trip(state)
+    for name, value in state.items():
+        np.testing.assert_array_equal(found[name], value)
+    with pytest.raises(TypeError, match="expected classes, got <built-in function system"):
+        serialization.add_safe_globals([os.system])
 
 
 @pytest.mark.parametrize("place", ["meta", minigrad.device("meta"), {"cpu": "meta"}])

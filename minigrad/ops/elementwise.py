@@ -13,6 +13,7 @@ from kernels.launchers.common import on_gpu
 from minigrad import dtypes
 from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
+from minigrad.layouts import NoDenseArray, strided
 from minigrad.ops._meanings import described
 from minigrad.ops.former import numbers_first
 from minigrad.ops.inplace import inplace
@@ -152,10 +153,17 @@ def add(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) 
     """input + alpha * other."""
     if former:
         input, other, alpha = numbers_first("add", (input, other, *former), 2, (1,))
-    other = other if isinstance(other, Tensor) else _number_or_tensor("add", other)
+    other = other if type(other) is Tensor else _term("add", input, other)
     if alpha == 1:
         return POINTWISE["add"](input, other)
     return _plus_multiple(input, other, alpha)
+
+
+def _term(name: str, input: Any, other: Any) -> Any:
+    """What is added to a tensor: a number or a tensor, of which a sparse one is made dense."""
+    if not isinstance(other, Tensor):
+        return _number_or_tensor(name, other)
+    return other if other.layout is strided or input.layout is not strided else other.to_dense()
 
 
 def _plus_multiple(a: Any, b: Any, alpha: Any, sign: int = 1) -> Tensor:
@@ -173,7 +181,7 @@ def sub(input: Tensor, other: Tensor | Number, *former: Any, alpha: Number = 1) 
     """input - alpha * other."""
     if former:
         input, other, alpha = numbers_first("sub", (input, other, *former), 2, (1,))
-    other = other if isinstance(other, Tensor) else _number_or_tensor("sub", other)
+    other = other if type(other) is Tensor else _term("sub", input, other)
     _without_bool(input, other)
     if alpha == 1:
         return POINTWISE["sub"](input, other)
@@ -549,7 +557,12 @@ def _operator(op: Callable, swapped: bool = False) -> Callable:
             other = operand(other)
             if other is None:
                 return NotImplemented
-        return op(other, self) if swapped else op(self, other)
+        try:
+            return op(other, self) if swapped else op(self, other)
+        except NoDenseArray:  # beside a Parameter, Python hasn't asked the sparse operand yet
+            if type(self) is Tensor or self.layout is not strided:
+                raise
+            return NotImplemented
 
     return method
 

@@ -313,6 +313,9 @@ class SparseTensor(Tensor):
     __add__ = __radd__ = add
     __sub__ = subtract = sub
 
+    def __rsub__(self, other: Any) -> Any:
+        return other.sub(self) if isinstance(other, Tensor) else _refused("sub", self, "a number")
+
     def __neg__(self) -> Any:
         return self.neg()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 
 import pytest
 
@@ -66,6 +67,11 @@ def test_vmap_takes_tensors_of_one_number_as_indices(torch):
     with order.TransformGetItemToIndex():
         found = minigrad.vmap(lambda i: minigrad.tensor(x)[i])(minigrad.tensor([1, 0, 1]))
     assert found.tolist() == torch.tensor(x)[torch.tensor([1, 0, 1])].tolist()
+
+
+def test_the_sharded_class_has_torchs_places():
+    place = importlib.import_module("minigrad.distributed.fsdp.fully_sharded_data_parallel")
+    assert place.FullyShardedDataParallel is minigrad.distributed.fsdp.FullyShardedDataParallel
 
 
 def test_uneven_inputs_of_ranks_are_refused():

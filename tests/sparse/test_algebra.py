@@ -124,3 +124,45 @@ def test_a_product_at_some_positions(torch, rng):
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(*operands(minigrad, 6))
+
+
+@pytest.mark.parametrize("kind", ["to_sparse", "to_sparse_csr"])
+def test_sparse_terms_of_dense_tensors_as_torch(kind, rng, torch):
+    """dense + sparse is dense, as a function, a method and in place, with both gradients."""
+    weights, places = rng.standard_normal((3, 4)), rng.standard_normal((3, 4))
+    places[rng.random((3, 4)) < 0.5] = 0
+    programs = [
+        lambda m, w, s: w + s,
+        lambda m, w, s: m.add(w, s),
+        lambda m, w, s: w.add(s, alpha=3),
+        lambda m, w, s: w.clone().add_(s, alpha=-2),
+        lambda m, w, s: w - s,
+        lambda m, w, s: m.sub(w, s, alpha=0.5),
+        lambda m, w, s: w.clone().sub_(s),
+        lambda m, w, s: m.nn.Parameter(w.detach()) + s,
+        lambda m, w, s: m.nn.Parameter(w.detach()) - s,
+    ]
+    if kind == "to_sparse_csr":  # torch doesn't subtract those
+        programs = [*programs[:4], programs[7]]
+    for program in programs:
+        found = []
+        for m in (minigrad, torch):
+            w, x = (m.from_numpy(a.copy()).requires_grad_() for a in (weights, places))
+            y = program(m, w, getattr(x, kind)())
+            (y * y).sum().backward()
+            stored = x.grad.to_dense().numpy() * (places != 0)
+            found.append([y.detach().numpy(), None if w.grad is None else w.grad.numpy(), stored])
+        for mine, theirs in zip(*found, strict=True):
+            assert (mine is None) == (theirs is None)
+            if mine is not None:
+                np.testing.assert_allclose(mine, theirs, atol=1e-12)
+
+
+def test_sparse_operands_of_parameters_name_what_is_missing():
+    sparse, weight = minigrad.eye(2).to_sparse(), minigrad.nn.Parameter(minigrad.ones(2, 2))
+    for call in (lambda: weight / sparse, lambda: minigrad.ones(2, 2) / sparse):
+        with pytest.raises(
+            (TypeError, NotImplementedError), match="sparse_coo|unsupported operand"
+        ):
+            call()
+    assert (weight * sparse).to_dense().tolist() == [[1, 0], [0, 1]]
