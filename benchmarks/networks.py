@@ -322,6 +322,64 @@ def images(build: Callable, size: int) -> Callable:
     return lambda library: build(library.nn, 1, size, size)
 
 
+def bottleneck(library: ModuleType, given: int, outs: int, stride: int):
+    """A residual block of ResNet-50 (He et al., 2015, figure 5)."""
+    nn, between = library.nn, outs // 4
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            sizes = ((given, between, 1, 1), (between, between, 3, stride), (between, outs, 1, 1))
+            self.convs = nn.ModuleList(
+                [nn.Conv2d(a, b, k, s, k // 2, bias=False) for a, b, k, s in sizes]
+            )
+            self.norms = nn.ModuleList([nn.BatchNorm2d(b) for _, b, _, _ in sizes])
+            changed = given != outs or stride > 1
+            self.short = nn.Conv2d(given, outs, 1, stride, bias=False) if changed else nn.Identity()
+
+        def forward(self, x):
+            y = x
+            for conv, norm in zip(self.convs[:2], self.norms[:2]):
+                y = library.relu(norm(conv(y)))
+            return library.relu(self.norms[2](self.convs[2](y)) + self.short(x))
+
+    return Block()
+
+
+def resnet50(library: ModuleType):
+    nn = library.nn
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    given = 64
+    for outs, blocks, stride in ((256, 3, 1), (512, 4, 2), (1024, 6, 2), (2048, 3, 2)):
+        for i in range(blocks):
+            layers.append(bottleneck(library, given, outs, stride if i == 0 else 1))
+            given = outs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+def gpt2_mlp(library: ModuleType):
+    """The two layers of a block of GPT-2, small."""
+    nn = library.nn
+    return nn.Sequential(nn.LayerNorm(768), nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 768))
+
+
+def inference(build: Callable, *shape: int) -> Callable:
+    """A prediction without gradients, of few samples."""
+
+    def make(library: ModuleType):
+        model = build(library).eval()
+        x = normal(library, *shape)
+
+        @library.no_grad()
+        def step():
+            return model(x).abs().mean()
+
+        return model, step
+
+    return make
+
+
 CASES = [
     Case("cnn 28x28, batch 32", supervised(images(models.cnn, 28), (32, 1, 28, 28))),
     Case("cnn 28x28, batch 256", supervised(images(models.cnn, 28), (256, 1, 28, 28))),
@@ -336,6 +394,10 @@ CASES = [
     Case("neural ode, 20 steps of RK4", ode),
     Case("gpt, training", gpt_training),
     Case("gpt, sampling", gpt_sampling),
+    Case("resnet50, one image of 224x224", inference(resnet50, 1, 3, 224, 224)),
+    Case("resnet50, 4 images of 112x112", inference(resnet50, 4, 3, 112, 112)),
+    Case("mlp of gpt-2, 1 token", inference(gpt2_mlp, 1, 1, 768)),
+    Case("mlp of gpt-2, 8 tokens", inference(gpt2_mlp, 1, 8, 768)),
     Case(
         "ConvTranspose2d 64-32 k4 s2, 16x16",
         layer(lambda nn: nn.ConvTranspose2d(64, 32, 4, 2, 1), 32, 64, 16, 16),
