@@ -203,7 +203,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     )
     chosen = version or dialect.matmul.pick(product)
     run = None
-    if version is None and _lies_across(product, layout.batch):
+    if version is None and _lies_across(dialect, product, layout.batch):
         run = functools.partial(_turned, dialect, layout.shape)
     elif version is None and layout.batch == () and on_gpu(a):
         run = _in_parts(dialect, chosen, product, bias is not None)
@@ -217,11 +217,11 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     return _whole(dialect, chosen, product, layout, a, bias is not None, result, operation)
 
 
-def _lies_across(product: Product, batch: tuple[int, ...]) -> bool:
+def _lies_across(dialect: Dialect, product: Product, batch: tuple[int, ...]) -> bool:
     """Whether a matrix beside a vector is read better as its transpose, from the other side: a row
     times columns that lie along memory, each of which is a sum by `matvec`, or on a CPU rows that
     lie along memory, times a column, which is a row for `thin`."""
-    if product.cc is not None and batch != ():
+    if dialect.name != "numba" if product.cc is None else batch != ():
         return False
     if product.m == 1 and product.trans_b:
         return product.n > 1 and product.has_long_sums
@@ -232,13 +232,13 @@ def _turned(dialect: Dialect, shape: tuple[int, ...], operands: tuple):
     """a @ b + bias of shape (..., 1, n) or (..., m, 1) by b.T @ a.T: one row or one column lies in
     memory as its transpose does."""
     a, b, bias = operands
-    dtype = a.dtype
-    wide = None if bias is None or compute_dtype(dtype) == dtype else compute_dtype(dtype)
-    c = _product(dialect, b.swapaxes(-1, -2), a.swapaxes(-1, -2), None, None, wide)
-    c = c.reshape(shape)
+    dtype, compute = a.dtype, compute_dtype(a.dtype)
+    # what waits for the bias is not rounded to 16 bits; kernels in CUDA C write their own dtype
+    wide = compute if bias is not None and dtype != compute and dialect.name == "numba" else None
+    c = _product(dialect, b.swapaxes(-1, -2), a.swapaxes(-1, -2), None, None, wide).reshape(shape)
     if bias is None:
         return c
-    return pointwise(dialect, TABLE["add"], c, bias, dtype=compute_dtype(dtype), out_dtype=dtype)
+    return pointwise(dialect, TABLE["add"], c, bias, dtype=compute, out_dtype=dtype)
 
 
 def _in_parts(dialect: Dialect, version: str, product: Product, biased: bool) -> Callable | None:
