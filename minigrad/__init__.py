@@ -102,6 +102,8 @@ _LAZY = (
     "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
+    "Event": "minigrad.cuda",
+    "Stream": "minigrad.cuda",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
     "as_torch": "minigrad._torch_names",

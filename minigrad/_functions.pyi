@@ -13,6 +13,8 @@ from minigrad.ops.reduce import Dims
 from minigrad.random import Generator
 from minigrad.size import Size
 from minigrad.tensor import Tensor
+from minigrad.cuda import Event as Event
+from minigrad.cuda import Stream as Stream
 from minigrad.amp import GradScaler as GradScaler
 from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
 from minigrad._torch_names import as_torch as as_torch
@@ -95,6 +97,7 @@ from minigrad import distributions as distributions
 from minigrad import estimate as estimate
 from minigrad import fft as fft
 from minigrad import func as func
+from minigrad import fx as fx
 from minigrad import hub as hub
 from minigrad import jit as jit
 from minigrad import linalg as linalg
@@ -116,6 +119,7 @@ from minigrad import utils as utils
 from minigrad import version as version
 from minigrad import vision as vision
 from minigrad import viz as viz
+from minigrad import _dynamo as _dynamo
 
 def abs(input: Tensor, *, out: Any = None) -> Tensor: ...
 def abs_(input: Tensor) -> Tensor: ...

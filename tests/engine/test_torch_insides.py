@@ -74,6 +74,10 @@ def test_the_sharded_class_has_torchs_places():
     assert place.FullyShardedDataParallel is minigrad.distributed.fsdp.FullyShardedDataParallel
 
 
+def test_streams_are_those_of_gpus():
+    assert minigrad.Stream is minigrad.cuda.Stream and minigrad.Event is minigrad.cuda.Event
+
+
 def test_uneven_inputs_of_ranks_are_refused():
     with pytest.raises(NotImplementedError, match="Join: minigrad has no steps"):
         join.Join([nn.Linear(1, 1)])

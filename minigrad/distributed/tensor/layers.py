@@ -8,7 +8,7 @@ from typing import Any
 from minigrad.backends import array_module
 from minigrad.distributed.tensor.mappings import (
     Gather,
-    Placement,
+    Layout,
     Replicate,
     Shard,
     Sum,
@@ -54,7 +54,7 @@ class Slicing:
 class _Part(Module):
     """What divided layers share. layouts: of the input and of the output."""
 
-    layouts: tuple[Placement, Placement]
+    layouts: tuple[Layout, Layout]
     _group: Any
 
     def extra_repr(self) -> str:

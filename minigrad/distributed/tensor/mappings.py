@@ -35,6 +35,9 @@ class Replicate(Placement):
     """Each rank has the whole tensor."""
 
 
+Layout = Shard | Replicate
+
+
 def _axis(array: Any, dim: int, name: str) -> int:
     if not -array.ndim <= dim < array.ndim:
         raise IndexError(f"{name}: Shard({dim}) of a tensor of {array.ndim} dimensions")
@@ -154,7 +157,7 @@ class SumAndDivide(Op):
         return (Gather.apply(g, group=group, dim=dim, partial=True),)
 
 
-def to_whole(x: Tensor, layout: Placement, group: Any) -> Tensor:
+def to_whole(x: Tensor, layout: Layout, group: Any) -> Tensor:
     """The input of a divided layer: whole, from what `layout` says. Its gradients are partial."""
     if group.size == 1:
         return x
@@ -163,7 +166,7 @@ def to_whole(x: Tensor, layout: Placement, group: Any) -> Tensor:
     return Gather.apply(x, group=group, dim=layout.dim, partial=True)
 
 
-def from_partial(x: Tensor, layout: Placement, group: Any) -> Tensor:
+def from_partial(x: Tensor, layout: Layout, group: Any) -> Tensor:
     """The output of a divided layer, whose summands the ranks have, as `layout` says."""
     if group.size == 1:
         return x
@@ -172,7 +175,7 @@ def from_partial(x: Tensor, layout: Placement, group: Any) -> Tensor:
     return SumAndDivide.apply(x, group=group, dim=layout.dim)
 
 
-def to_parts(x: Tensor, layout: Placement, dim: int, group: Any) -> Tensor:
+def to_parts(x: Tensor, layout: Layout, dim: int, group: Any) -> Tensor:
     """The parts along `dim`, from what `layout` says."""
     if group.size == 1 or layout == Shard(dim % x.ndim) or layout == Shard(dim):
         return x
@@ -181,7 +184,7 @@ def to_parts(x: Tensor, layout: Placement, dim: int, group: Any) -> Tensor:
     return Divide.apply(x, group=group, dim=dim)
 
 
-def from_parts(x: Tensor, dim: int, layout: Placement, group: Any) -> Tensor:
+def from_parts(x: Tensor, dim: int, layout: Layout, group: Any) -> Tensor:
     """What `layout` says, from the parts along `dim`."""
     if group.size == 1 or layout == Shard(dim) or layout == Shard(dim % x.ndim):
         return x

@@ -33,7 +33,7 @@ from minigrad.distributed.tensor.layers import (
     RowLinear,
     Slicing,
 )
-from minigrad.distributed.tensor.mappings import Placement, Replicate, Shard
+from minigrad.distributed.tensor.mappings import Layout, Replicate, Shard
 from minigrad.nn.modules.attention import MultiheadAttention
 from minigrad.nn.modules.linear import Linear
 from minigrad.nn.modules.module import Module
@@ -65,8 +65,8 @@ class ParallelStyle:
     def __init__(
         self,
         *,
-        input_layouts: Placement | None = None,
-        output_layouts: Placement | None = None,
+        input_layouts: Layout | None = None,
+        output_layouts: Layout | None = None,
         use_local_output: bool = True,
     ) -> None:
         name = type(self).__name__

@@ -152,9 +152,9 @@ class BlockMask:
         self.seq_lengths, self.BLOCK_SIZE, self.mask_mod = seq_lengths, BLOCK_SIZE, mask_mod
         self._partial, self._full = partial, full
         self.kv_num_blocks, self.kv_indices = _ordered(partial)
-        self.full_kv_num_blocks, self.full_kv_indices = (
-            (None, None) if full is None else _ordered(full)
-        )
+        whole: tuple = (None, None) if full is None else _ordered(full)
+        self.full_kv_num_blocks: Tensor | None = whole[0]
+        self.full_kv_indices: Tensor | None = whole[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
