@@ -98,8 +98,8 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
     "estimate", "fft", "func", "fx", "hub", "jit", "linalg", "models", "multiprocessing", "nn",
-    "onnx", "optim", "profiler", "quantization", "safetensors", "serialization", "signal",
-    "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
+    "onnx", "optim", "overrides", "profiler", "quantization", "safetensors", "serialization",
+    "signal", "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",

@@ -106,6 +106,7 @@ from minigrad import multiprocessing as multiprocessing
 from minigrad import nn as nn
 from minigrad import onnx as onnx
 from minigrad import optim as optim
+from minigrad import overrides as overrides
 from minigrad import profiler as profiler
 from minigrad import quantization as quantization
 from minigrad import safetensors as safetensors

@@ -74,6 +74,26 @@ def test_the_sharded_class_has_torchs_places():
     assert place.FullyShardedDataParallel is minigrad.distributed.fsdp.FullyShardedDataParallel
 
 
+def test_no_argument_takes_over_a_function(torch):
+    x = minigrad.ones(1)
+    for module, tensor in ((minigrad.overrides, x), (torch.overrides, torch.ones(1))):
+        assert not module.has_torch_function((tensor, 1)) and module.is_tensor_like(tensor)
+        assert not module.has_torch_function_unary(tensor) and not module.is_tensor_like(3)
+        assert not module.has_torch_function_variadic(tensor, tensor)
+
+    class Seeing(minigrad.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with (
+        pytest.raises(NotImplementedError, match="Seeing: functions of minigrad call no"),
+        Seeing(),
+    ):
+        pass
+    with pytest.raises(NotImplementedError, match="handle_torch_function"):
+        minigrad.overrides.handle_torch_function(minigrad.add, (x,), x, x)
+
+
 def test_streams_are_those_of_gpus():
     assert minigrad.Stream is minigrad.cuda.Stream and minigrad.Event is minigrad.cuda.Event
 
