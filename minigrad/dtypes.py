@@ -330,17 +330,18 @@ class finfo:
         type = type or get_default_dtype()
         if not (type.is_floating_point or type.is_complex):
             raise TypeError(f"minigrad.finfo() requires a floating point input type, got {type}")
-        if type is bfloat16:
+        if type is bfloat16 or isinstance(type, _Absent):
             import ml_dtypes
 
-            info: Any = ml_dtypes.finfo(type.numpy)
+            info: Any = ml_dtypes.finfo(getattr(ml_dtypes, type.name))
         else:
             info = np.finfo(type.numpy)
         self.bits = info.bits
         self.dtype = info.dtype.name
         for name in ("eps", "max", "min", "tiny", "smallest_normal"):
             setattr(self, name, float(getattr(info, name)))
-        self.resolution = float(f"1e-{info.precision}")
+        digits = 0 if isinstance(type, _Absent) else info.precision
+        self.resolution = float(f"1e-{digits}")
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -190,6 +190,11 @@ def test_dtypes_that_no_tensor_has(torch):
         assert str(ours) == str(theirs).replace("torch", "minigrad")
         for attribute in ("itemsize", "is_floating_point", "is_complex", "is_signed"):
             assert getattr(ours, attribute) == getattr(theirs, attribute), name
+        if "float" in name and name != "float8_e8m0fnu":  # numbers without a sign, nor zero
+            limits = ["bits", "max", "min", "tiny", "smallest_normal", "resolution"]
+            limits += ["eps"] * (name != "float8_e5m2fnuz")  # 1/8 in torch, with 2 bits after the 1
+            for limit in limits:
+                assert getattr(mg.finfo(ours), limit) == getattr(torch.finfo(theirs), limit), limit
         assert ours != x.dtype and pickle.loads(pickle.dumps(ours)) is ours
         for made in (
             lambda d: mg.zeros(2, dtype=d),
@@ -200,7 +205,6 @@ def test_dtypes_that_no_tensor_has(torch):
             x.view,
             layer.to,
             mg.set_default_dtype,
-            mg.finfo,
             lambda d: mg.promote_types(d, mg.float32),
         ):
             with pytest.raises(TypeError, match=f"{name}: minigrad has no tensors|floating"):
