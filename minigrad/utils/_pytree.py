@@ -71,6 +71,17 @@ def _dict_flatten(d: dict) -> tuple[list, list]:
     return list(d.values()), list(d)
 
 
+class MappingKey(NamedTuple):
+    """The place of a child of a dictionary."""
+
+    key: Any
+
+
+def _dict_flatten_with_keys(d: dict) -> tuple[list, list]:
+    """The values with their places, and the keys."""
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
 def _dict_unflatten(values: Iterable, context: list) -> dict:
     """The dictionary of these values and keys."""
     return dict(zip(context, values, strict=True))

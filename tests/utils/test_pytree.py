@@ -109,3 +109,11 @@ def test_registered_classes_as_torch(torch):
                 module.register_pytree_node(cls, lambda x: ([], None), lambda c, _: None)
     assert found[0] == found[1]
     assert found[0][:4] == ([1, 2, 3, 4], Named, {"b": 10, "a": (20, 30)}, [40])
+
+
+def test_dictionaries_by_their_keys_as_torch(torch):
+    theirs = importlib.import_module("torch.utils._pytree")
+    for module in (_pytree, theirs):
+        pairs, names = module._dict_flatten_with_keys({"b": 1, "a": (2, 3)})
+        assert [(place.key, value) for place, value in pairs] == [("b", 1), ("a", (2, 3))]
+        assert names == ["b", "a"]
