@@ -58,8 +58,8 @@ def _by_columns(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool
     pad = planes.launch(dialect, name, like, n * channels, 0)
     (down, across), (height, width) = geo.dilation, geo.stride
     shape = (*window, n, *geo.out)
-    steps = (planes.channel, down * planes.width, across, channels * planes.channel)
-    steps = (*steps, height * planes.width, width)
+    in_window = planes.channel, down * planes.width, across
+    steps = (*in_window, channels * planes.channel, height * planes.width, width)
     terms, pixels = math.prod(window), math.prod(geo.out)
 
     def product(w, x, bias):

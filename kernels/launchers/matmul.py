@@ -202,7 +202,7 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
         *(compute_capability(a), _precision != "highest"),
     )
     chosen = version or dialect.matmul.pick(product)
-    run = None
+    run: Callable | None = None
     if version is None and _lies_across(dialect, product, layout.batch):
         run = functools.partial(_turned, dialect, layout.shape)
     elif version is None and layout.batch == () and on_gpu(a):

@@ -93,10 +93,9 @@ class _ThreadLoops:
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
-                otherwise = self._clipped_row(item)
-                if otherwise is None:
-                    otherwise = self.region(item.otherwise, at_edge=True)
-                return replace(item, body=self.items(item.body), otherwise=otherwise)
+                body = self.items(item.body)
+                otherwise = self._clipped_row(item) or self.region(item.otherwise, at_edge=True)
+                return replace(item, body=body, otherwise=otherwise)
             case Region():
                 return self.region(item)
         raise AssertionError(f"no {type(item).__name__} in a row")

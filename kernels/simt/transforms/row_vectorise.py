@@ -59,7 +59,7 @@ class GuardIf(Item):
     guard: ast.If
     everywhere: ast.expr
     body: list[Item]
-    otherwise: Region
+    otherwise: Item | None
 
 
 @dataclass
