@@ -19,13 +19,11 @@ from minigrad._names import namespace, return_type
 from minigrad.autograd.mode import autocasts
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops import matmul as products
+from minigrad.ops.eigen import Eig, Eigenvalues, Eigh, SingularValues
+from minigrad.ops.eigen import linalg_svd as svd
 from minigrad.ops.linalg import (
-    Eig,
-    Eigenvalues,
-    Eigh,
     LinAlgError,
     Pinv,
-    SingularValues,
     cholesky,
     det,
     householder_product,
@@ -41,7 +39,6 @@ from minigrad.ops.linalg import _LinAlgError as _LinAlgError  # a pickled error 
 from minigrad.ops.linalg import inverse as inv
 from minigrad.ops.linalg import linalg_qr as qr
 from minigrad.ops.linalg import linalg_slogdet as slogdet
-from minigrad.ops.linalg import linalg_svd as svd
 from minigrad.tensor import Tensor, normalize_dim, wrap
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 Each gradient is written in operations on tensors, so higher derivatives exist. The formulas are
 those of Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
-differentiation" (2008), and Townsend, "Differentiating the singular value decomposition" (2016).
+differentiation" (2008). Eigenvalues and singular values: `minigrad.ops.eigen`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.function import Function
 from minigrad.autograd.mode import autocasts, is_grad_enabled
@@ -20,8 +19,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape, is_narrow
-from minigrad.ops.reduce import NORMS
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, export, functions, wrap
 
 
 class _LinAlgError(RuntimeError):  # torch's name of the class, which tracebacks show
@@ -58,7 +56,7 @@ def matrices(
         raise NotImplementedError(f"{name}: {wanted} (of 32 or 64 bits a part). Got {legacy}")
 
 
-def _solved(name: str, call: Any, *arrays: Any, why: Any = None) -> Any:
+def solved(name: str, call: Any, *arrays: Any, why: Any = None) -> Any:
     """The result of a routine; LinAlgError where it finds none. why: the reason for one matrix, or
     None if it has a result."""
     try:
@@ -128,7 +126,7 @@ class Inverse(Op):
 
     @staticmethod
     def forward(a: Any) -> Any:
-        return _solved("linalg.inv", array_module(a).linalg.inv, a, why=_why_singular)
+        return solved("linalg.inv", array_module(a).linalg.inv, a, why=_why_singular)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -145,7 +143,7 @@ class Solve(Op):
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
-        return _solved("linalg.solve", array_module(a).linalg.solve, a, b, why=_why_unsolved)
+        return solved("linalg.solve", array_module(a).linalg.solve, a, b, why=_why_unsolved)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -215,7 +213,7 @@ class Cholesky(Op):
     def forward(a: Any) -> Any:
         xp = array_module(a)
         lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2).conj()
-        factor = _solved("linalg.cholesky", xp.linalg.cholesky, lower, why=_why_not_positive)
+        factor = solved("linalg.cholesky", xp.linalg.cholesky, lower, why=_why_not_positive)
         if xp is np and np.isnan(factor).any():  # LAPACK goes on with NaN
             raise LinAlgError("linalg.cholesky: the input has NaN, so it is not positive-definite")
         return factor
@@ -275,129 +273,6 @@ class MatrixExp(Op):
         return (MatrixExp.apply(functions.cat([top, below], -2))[..., :n, n:],)
 
 
-class Eigh(Function):
-    """(eigenvalues ascending, eigenvectors) of symmetric or Hermitian matrices."""
-
-    grad_name = "LinalgEighBackward0"
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, lower: bool) -> tuple:
-        xp = array_module(a._array)
-        call = lambda x: xp.linalg.eigh(x, "L" if lower else "U")  # noqa: E731
-        values, vectors = map(wrap, _solved("linalg.eigh", call, a._array))
-        ctx.save_for_backward(values, vectors)
-        return values, vectors
-
-    @staticmethod
-    def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> tuple:
-        values, v = ctx.saved_tensors
-        inner = v.mH @ g_vectors / _gaps(values)
-        return v @ (inner + functions.diag_embed(g_values)) @ v.mH, None
-
-
-def _gaps(values: Tensor) -> Tensor:
-    """E[i, j] = values[j] - values[i], infinite on the diagonal."""
-    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    eye = functions.eye(values._array.shape[-1], device=values.device).to(dtypes.bool_)
-    return gaps.masked_fill(eye, float("inf"))
-
-
-class Svd(Function):
-    """(U, S, V^H) of A = U diag(S) V^H, without the columns that S has no value for."""
-
-    grad_name = "LinalgSvdBackward0"
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> tuple:
-        xp = array_module(a._array)
-        call = lambda x: xp.linalg.svd(x, full_matrices=False)  # noqa: E731
-        u, s, vh = map(wrap, _solved("linalg.svd", call, a._array))
-        ctx.save_for_backward(u, s, vh)
-        return u, s, vh
-
-    @staticmethod
-    def backward(ctx: Any, gu: Tensor, gs: Tensor, gvh: Tensor) -> Tensor:
-        u, s, vh = ctx.saved_tensors
-        v, gv = vh.mH, gvh.mH
-        squares = _gaps(s * s)
-        row, column = s.unsqueeze(-2), s.unsqueeze(-1)
-        of_u, of_v = u.mH @ gu, v.mH @ gv
-        of_u, of_v = of_u - of_u.mH, of_v - of_v.mH
-        inner = of_u / squares * row + column * (of_v / squares)
-        if u.is_complex():
-            gs = gs + of_u.diagonal(0, -2, -1) / (2 * s)
-        found = u @ (inner + functions.diag_embed(gs)) @ vh
-        m, n = u._array.shape[-2], v._array.shape[-2]
-        k = s._array.shape[-1]
-        if m > k:
-            outside = gu / row
-            found = found + (outside - u @ (u.mH @ outside)) @ vh
-        if n > k:
-            outside = (gv / row).mH
-            found = found + u @ (outside - outside @ v @ vh)
-        return found
-
-
-class SingularValues(Op):
-    """S of `Svd`; its gradient exists where values are equal, too."""
-
-    grad_name = "LinalgSvdBackward0"
-
-    @staticmethod
-    def forward(a: Any) -> Any:
-        call = lambda x: array_module(a).linalg.svd(x, compute_uv=False)  # noqa: E731
-        return _solved("linalg.svd", call, a)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor) -> tuple:
-        (a,) = ctx.tensors()
-        u, _, vh = Svd.apply(a)
-        return ((u * g.unsqueeze(-2)) @ vh,)
-
-
-class Eigenvalues(Op):
-    """The eigenvalues of `Eigh`; their gradient exists where values are equal, too."""
-
-    grad_name = "LinalgEighBackward0"
-
-    @staticmethod
-    def forward(a: Any, lower: bool) -> Any:
-        call = lambda x: array_module(a).linalg.eigvalsh(x, "L" if lower else "U")  # noqa: E731
-        return _solved("linalg.eigh", call, a)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, lower: bool) -> tuple:
-        (a,) = ctx.tensors()
-        _, v = Eigh.apply(a, lower)
-        return ((v * g.unsqueeze(-2)) @ v.mH,)
-
-
-class Eig(Function):
-    """(eigenvalues, eigenvectors of length 1) of square matrices, complex."""
-
-    grad_name = "LinalgEigBackward0"
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> tuple:
-        xp = array_module(a._array)
-        target = np.result_type(a._array.dtype, np.complex64)
-        found = _solved("linalg.eig", xp.linalg.eig, a._array)
-        values, vectors = (wrap(part.astype(target, copy=False)) for part in found)
-        ctx.save_for_backward(values, vectors)
-        ctx.real = not a.is_complex()
-        return values, vectors
-
-    @staticmethod
-    def backward(ctx: Any, g_values: Tensor, g_vectors: Tensor) -> Tensor:
-        values, v = ctx.saved_tensors
-        of_v = v.mH @ g_vectors
-        lengths = functions.real(of_v.diagonal(0, -2, -1))  # which a change of a vector keeps
-        inner = (of_v - v.mH @ (v * lengths.unsqueeze(-2))) / _gaps(functions.conj(values))
-        inner = inner + functions.diag_embed(g_values)
-        found = Solve.apply(v.mH, inner @ v.mH)
-        return functions.real(found) if ctx.real else found
-
-
 class Qr(Function):
     """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
 
@@ -437,7 +312,6 @@ def det(input: Tensor) -> Tensor:
     return Det.apply(input)
 
 
-LEGACY_SVD = return_type("svd", "U", "S", "V")
 TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
 LEGACY_SLOGDET = return_type("slogdet", "sign", "logabsdet")
 SLOGDET = return_type("linalg_slogdet", "sign", "logabsdet")
@@ -506,14 +380,6 @@ def qr(input: Tensor, some: bool = True) -> Any:
 
 @export()
 @autocasts
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
-    """(U, S, V) with `input` = U diag(S) V^H; `minigrad.linalg.svd` gives V^H."""
-    u, s, vh = linalg_svd(input, full_matrices=not some)
-    return LEGACY_SVD(u, s, vh.mH)
-
-
-@export()
-@autocasts
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudoinverse."""
     matrices("linalg.pinv", input)
@@ -559,7 +425,6 @@ def triangular_solve(
     return TRIANGULAR(x, A)
 
 
-SVD = return_type("linalg_svd", "U", "S", "Vh")
 QR = return_type("linalg_qr", "Q", "R")
 
 
@@ -667,32 +532,3 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`linalg.householder_product`: Q of the vectors and factors that `geqrf` gives."""
     return householder_product(input, input2)
-
-
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
-    """(U, S, V^H) with A = U diag(S) V^H, S descending. With full_matrices U and V are square (then
-    the columns that S has no value for get no gradient)."""
-    matrices("linalg.svd", A)
-    u, s, vh = Svd.apply(A)
-    m, n = A.shape[-2:]
-    if full_matrices and m != n:
-        whole_u, _, whole_vh = map(wrap, array_module(A._array).linalg.svd(A._array))
-        k = min(m, n)
-        u = functions.cat([u, whole_u[..., k:]], -1) if m > k else u
-        vh = functions.cat([vh, whole_vh[..., k:, :]], -2) if n > k else vh
-    return SVD(u, s, vh)
-
-
-def nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """The sums of the singular values of matrices along two dimensions."""
-    places = (-2, -1) if dim is None else tuple(dim)
-    row, column = (normalize_dim(d, x._array.ndim) for d in places)
-    found = SingularValues.apply(x.movedim((row, column), (-2, -1))).sum(-1)
-    if not keepdim:
-        return found
-    for d in sorted((row, column)):
-        found = found.unsqueeze(d)
-    return found
-
-
-NORMS["nuc"] = nuclear

@@ -123,7 +123,7 @@ class Deviations(Op):
 
 
 NORMS: dict[str, Callable] = {}
-"""Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.linalg`."""
+"""Norms of matrices by their names: (x, dim, keepdim), filled by `minigrad.ops.eigen`."""
 
 
 def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) -> Tensor:

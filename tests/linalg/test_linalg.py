@@ -399,3 +399,34 @@ def test_powers_in_16_bits(n, torch):
             for m in (minigrad, torch)
         )
         np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "values"),
+    [
+        (np.diag([1.0, 1, 2]), lambda t, x: t.linalg.eigh(x).eigenvalues),
+        (np.diag([1.0, 1, 2]), lambda t, x: t.linalg.eig(x)[0].real),
+        (np.diag([1.0, 1, 2]), lambda t, x: t.linalg.svd(x).S),
+        (np.eye(4)[:, :2], lambda t, x: t.svd(x, some=False)[1]),
+        (np.eye(3) + 0j, lambda t, x: t.linalg.svd(x)[1]),
+    ],
+)
+def test_equal_values_have_a_gradient_where_vectors_have_none(torch, matrix, values):
+    grads = []
+    for module in (minigrad, torch):
+        x = module.tensor(matrix, requires_grad=True)
+        found = values(module, x)
+        (found * module.arange(1.0, len(found) + 1)).sum().backward()
+        grads.append(np.asarray(x.grad.detach()))
+    np.testing.assert_allclose(*grads, atol=1e-12)
+
+
+@pytest.mark.parametrize("parts", [(0,), (2,), (0, 1), (1, 2), (0, 2)])
+def test_gradients_of_some_parts_of_an_svd(torch, rng, parts):
+    data, grads = rng.standard_normal((2, 4, 3)), []
+    for module in (minigrad, torch):
+        x = module.tensor(data, requires_grad=True)
+        found = module.linalg.svd(x, full_matrices=False)
+        sum((abs(found[i]) * module.arange(1.0, 4.0)).sum() for i in parts).backward()
+        grads.append(np.asarray(x.grad))
+    np.testing.assert_allclose(*grads, atol=1e-10)
