@@ -10,6 +10,7 @@ from minigrad._names import in_torchs_words, kind
 from minigrad._out import into
 from minigrad.backends.current import Found, on_their_gpu
 from minigrad.layouts import SPARSE_FORMS, NoDenseArray
+from minigrad.overrides import among, handle_torch_function
 from minigrad.tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
@@ -59,7 +60,8 @@ def _own_method(cls: type, name: str) -> Callable | None:
 def tensors_only(fn: F, out: bool = False) -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
-    Where fn needs a dense array of a sparse tensor, its form for those is called instead.
+    Where fn needs a dense array of a sparse tensor, its form for those is called instead. Where it
+    failed, and the class of an argument defines `__torch_function__`, that gives the result.
     fn runs on the GPU of its tensors. out: it takes torch's `out=` too.
     """
 
@@ -71,15 +73,16 @@ def tensors_only(fn: F, out: bool = False) -> F:
         try:
             if not kwargs:
                 return call(*args)
-            kwargs = in_torchs_words(fn, kwargs)
-            if not (out and "out" in kwargs):
-                return call(*args, **kwargs)
-            target = kwargs.pop("out")
-            result = call(*args, **kwargs)
+            own_words = in_torchs_words(fn, kwargs)
+            if not (out and "out" in own_words):
+                return call(*args, **own_words)
+            target = own_words["out"]
+            own_words = {name: value for name, value in own_words.items() if name != "out"}
+            result = call(*args, **own_words)
             return (
                 result
                 if target is None
-                else into(fn.__name__, target, result, (*args, *kwargs.values()))
+                else into(fn.__name__, target, result, (*args, *own_words.values()))
             )
         except NoDenseArray:
             first = args[0] if args else None
@@ -89,14 +92,18 @@ def tensors_only(fn: F, out: bool = False) -> F:
             if own is None:
                 raise
             return own(*args, **kwargs)
-        except AttributeError as error:
-            given = [*args, *kwargs.values()]
-            given += [x for a in given if isinstance(a, list | tuple) for x in a]
-            if isinstance(error.obj, Tensor) or not any(error.obj is a for a in given):
-                raise
-            raise TypeError(
-                f"{fn.__name__}(): expected a minigrad.Tensor, got {kind(error.obj)}; "
-                f"{conversion(error.obj)}"
-            ) from None
+        except Exception as error:
+            others = among(args, kwargs)
+            if not others:
+                given = [*args, *kwargs.values()]
+                given += [x for a in given if isinstance(a, list | tuple) for x in a]
+                owner = error.obj if isinstance(error, AttributeError) else error
+                if isinstance(owner, Tensor) or not any(owner is a for a in given):
+                    raise
+                raise TypeError(
+                    f"{fn.__name__}(): expected a minigrad.Tensor, got {kind(owner)}; "
+                    f"{conversion(owner)}"
+                ) from None
+        return handle_torch_function(checked, others, *args, **kwargs)
 
     return cast(F, checked)

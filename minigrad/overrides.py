@@ -1,64 +1,111 @@
-"""What programs ask of `torch.overrides`. Functions call no `__torch_function__` here, so that no
-argument takes one over, and a mode that would see all calls is refused."""
+"""`__torch_function__`: classes that are no tensors as arguments of the functions of tensors.
+
+A class that defines it, such as one of matrices that are kept as factors, is asked for the result
+where a function, or a method of `METHODS`, got one of its objects. They ask after they have failed:
+functions of tensors only cost nothing more. Subclasses of Tensor are tensors, and are not asked; a
+mode that would see all calls is refused.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from minigrad._names import namespace
 from minigrad.tensor import Tensor
 
 __all__ = [
     "TorchFunctionMode",
     "handle_torch_function",
     "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
     "is_tensor_like",
 ]
 
-_ABSENT = "functions of minigrad call no __torch_function__"
+# Methods with a second tensor: the first argument of `x.matmul(y)` is a tensor already.
+METHODS = (
+    "add bmm div divide matmul mm mul multiply mv sub subtract true_divide"
+).split()  # fmt: skip
+_TENSORS = Tensor.__torch_function__.__func__
 
 
-def has_torch_function(relevant_args: Iterable) -> bool:
-    """False: no argument takes over a function."""
-    return False
-
-
-def has_torch_function_unary(obj: Any) -> bool:
-    """False, see `has_torch_function`."""
-    return False
-
-
-def has_torch_function_variadic(*args: Any) -> bool:
-    """False, see `has_torch_function`."""
-    return False
-
-
-def handle_torch_function(
-    public_api: Callable, relevant_args: Iterable, *args: Any, **kwargs: Any
-) -> NoReturn:
-    """NotImplementedError: there is no argument to hand a call to."""
-    raise NotImplementedError(f"handle_torch_function: {_ABSENT}")
+def _overrides(value: Any) -> bool:
+    method = getattr(type(value), "__torch_function__", None)
+    return method is not None and getattr(method, "__func__", method) is not _TENSORS
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether a value is a tensor, or has what torch takes for one."""
-    return isinstance(inp, Tensor) or hasattr(inp, "__torch_function__")
+    """Whether this is a tensor, or an object whose class defines `__torch_function__`."""
+    return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
 
 
-class TorchFunctionMode:
-    """A block that sees the calls of functions: NotImplementedError where one begins."""
-
-    def __torch_function__(
-        self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        raise NotImplementedError
-
-    def __enter__(self) -> NoReturn:
-        raise NotImplementedError(f"{type(self).__name__}: {_ABSENT}")
-
-    def __exit__(self, *error: object) -> None:
-        pass
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether the class of one of these defines a `__torch_function__` that is not Tensor's."""
+    return any(_overrides(value) for value in relevant_args)
 
 
-__getattr__, __dir__ = namespace(__name__)
+def has_torch_function_unary(obj: Any) -> bool:
+    """`has_torch_function` of one."""
+    return _overrides(obj)
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of the arguments."""
+    return has_torch_function(args)
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """One object of each class that overrides: from left to right, a subclass before its bases."""
+    found: list[Any] = []
+    for value in values:
+        if not _overrides(value) or any(type(value) is type(other) for other in found):
+            continue
+        bases = (i for i, other in enumerate(found) if issubclass(type(value), type(other)))
+        found.insert(next(bases, len(found)), value)
+    return found
+
+
+def handle_torch_function(
+    public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """The result of `public_api(*args, **kwargs)` that the classes of `relevant_args` give.
+
+    Each `__torch_function__` gets the function, the classes that override, and the arguments. One
+    that returns NotImplemented leaves it to the next; TypeError if all do.
+    """
+    found = _in_order(relevant_args)
+    types = tuple(type(value) for value in found)
+    for value in found:
+        result = value.__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = f"{public_api.__module__}.{public_api.__name__}"
+    raise TypeError(
+        f"no implementation found for '{name}' on types that implement __torch_function__: "
+        f"{[*types]}"
+    )
+
+
+def among(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments, and the elements of lists among them, whose classes override; no tensors,
+    those of other frameworks included."""
+    given = [*args, *kwargs.values()]
+    given += [x for a in given if isinstance(a, list | tuple) for x in a]
+    return [x for x in given if _overrides(x) and not hasattr(x, "__dlpack__")]
+
+
+def asking(method: Callable) -> Callable:
+    """A method that asks its arguments' classes after it has failed."""
+
+    @functools.wraps(method)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except (AttributeError, TypeError):
+            others = among(args, kwargs)
+            if not others:
+                raise
+        return handle_torch_function(asked, others, *args, **kwargs)
+
+    return asked

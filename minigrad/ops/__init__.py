@@ -43,6 +43,7 @@ from minigrad.ops import (
     storage,
     volume,
 )
+from minigrad.overrides import METHODS, asking
 from minigrad.tensor import FUNCTIONS, Tensor
 
 from minigrad.ops import written  # isort: skip - after all that it names
@@ -94,3 +95,5 @@ __all__ = [
 FUNCTIONS |= entitled(FUNCTIONS)
 for _name, _method in entitled(vars(Tensor)).items():
     setattr(Tensor, _name, _method)
+for _name in METHODS:
+    setattr(Tensor, _name, asking(getattr(Tensor, _name)))
