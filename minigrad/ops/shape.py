@@ -197,7 +197,8 @@ def t(input: Tensor) -> Tensor:
 def _mt(self: Tensor) -> Tensor:
     if self._array.ndim < 2:
         raise RuntimeError(
-            f"tensor.mT is only supported on matrices. Got {self._array.ndim}-D tensor."
+            "tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{self._array.ndim}-D tensor."
         )
     return transpose(self, -2, -1)
 

@@ -374,6 +374,38 @@ class SparseTensor(Tensor):
 
     T = property(t)
 
+    @property
+    def mT(self) -> Any:
+        """The transposes of matrices, of a batch too."""
+        if self.ndim < 2:
+            raise RuntimeError(
+                "tensor.mT is only supported on matrices or batches of matrices. Got "
+                f"{self.ndim}-D tensor."
+            )
+        return self.transpose(-2, -1)
+
+    @property
+    def mH(self) -> Any:
+        """The conjugates of `mT`."""
+        found = self.mT
+        return found._with(found._elements.conj()) if self.is_complex() else found
+
+    def adjoint(self) -> Any:
+        """`mH`, as a method."""
+        return self.mH
+
+    @property
+    def H(self) -> Any:
+        """The conjugate transpose of a matrix."""
+        _check_matrix("H", self)
+        return self.mH
+
+    def swapaxes(self, axis0: int, axis1: int) -> Any:
+        """`transpose` under NumPy's name."""
+        return self.transpose(axis0, axis1)
+
+    swapdims = swapaxes
+
 
 def _labelled(name: str, tensor: Tensor) -> str:
     """name=tensor(...), its further lines below the first bracket."""
@@ -495,13 +527,22 @@ class CooTensor(SparseTensor):
 
     def transpose(self, dim0: int, dim1: int) -> CooTensor:
         """Two sparse dimensions exchanged."""
-        order = list(range(self.sparse_dim()))
+        order = list(range(self.ndim))
         a, b = normalize_dim(dim0, self.ndim), normalize_dim(dim1, self.ndim)
-        if max(a, b) >= len(order):
-            _refused("transpose", self, "a dense dimension")
         order[a], order[b] = order[b], order[a]
-        shape = [self._shape[d] for d in order] + list(self._shape[len(order) :])
-        return CooTensor(self._places[order], self._elements, tuple(shape), False)
+        return self._reordered("transpose", order)
+
+    def permute(self, *order: Any, dims: Any = None) -> CooTensor:
+        """The sparse dimensions in another order; the dense ones keep their places."""
+        numbered = wrap(np.empty(range(self.ndim)))  # its shape are the numbers of its dimensions
+        return self._reordered("permute", [*functions.permute(numbered, *order, dims=dims).shape])
+
+    def _reordered(self, name: str, order: list[int]) -> CooTensor:
+        count = self.sparse_dim()
+        if order[count:] != [*range(count, self.ndim)]:
+            _refused(name, self, "a dense dimension")
+        shape = tuple(self._shape[d] for d in order)
+        return CooTensor(self._places[order[:count]], self._elements, shape, False)
 
     def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None) -> Any:
         """This tensor, in another layout if one is given."""

@@ -254,3 +254,34 @@ def test_dense_tensors_have_no_positions(pair):
     for name in ("indices", "values", "coalesce", "crow_indices", "col_indices"):
         with pytest.raises(RuntimeError, match=f"{name} expected sparse .* got Strided"):
             getattr(dense, name)()
+
+
+def test_dimensions_of_sparse_tensors_exchanged(torch, rng):
+    data = rng.standard_normal((2, 3, 4)) * (rng.random((2, 3, 4)) < 0.5)
+    views = [
+        lambda t, x: x.mT, lambda t, x: x.mH, lambda t, x: x.adjoint(), lambda t, x: x[0].mT,
+        lambda t, x: x[1].H, lambda t, x: x.permute(2, 0, 1), lambda t, x: x.permute((0, -1, 1)),
+        lambda t, x: t.permute(x, (1, 0, 2)), lambda t, x: t.transpose(x, -1, 0),
+        lambda t, x: t.swapaxes(x, 0, 1),
+    ]  # fmt: skip
+    for imaginary in (0, 1j):
+        for view in views:
+            ours, theirs = (view(t, t.tensor(data + imaginary * data).to_sparse())
+                            for t in (minigrad, torch))  # fmt: skip
+            assert ours.is_sparse
+            np.testing.assert_array_equal(ours.to_dense().numpy(), theirs.to_dense().resolve_conj())
+    x = minigrad.tensor(data, requires_grad=True)
+    (x.to_sparse().mT.to_dense() * minigrad.arange(3.0)).sum().backward()
+    wanted = np.where(data != 0, np.arange(3.0)[:, None], 0)
+    np.testing.assert_array_equal(x.grad, wanted)
+    assert minigrad.tensor(data[0]).to_sparse_csr().mT.to_dense().equal(x[0].mT)
+
+
+def test_dimensions_of_sparse_tensors_that_do_not_exchange(same_error):
+    same_error(lambda t: t.ones(3).to_sparse().mT)
+    with pytest.raises(RuntimeError, match="2 is not equal to len"):
+        minigrad.ones(2, 3).to_sparse().permute(0)
+    same_error(lambda t: t.ones(2, 3).to_sparse().permute(0, 0))
+    hybrid = minigrad.ones(2, 3).to_sparse(1)
+    with pytest.raises(NotImplementedError, match="permute.*dense dimension"):
+        hybrid.permute(1, 0)
