@@ -89,7 +89,9 @@ newaxis = None
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
     from minigrad._functions import *  # noqa: F403
     from minigrad.creation import tensor as tensor
-globals().update({n: _tensors_only(fn, n in _TAKE_OUT) for n, fn in _FUNCTIONS.items()})
+globals().update(
+    {n: _tensors_only(fn, n in _TAKE_OUT, f"minigrad.{n}") for n, fn in _FUNCTIONS.items()}
+)
 globals().update(_LEGACY)
 globals().update(dtypes.ABSENT)
 globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.bool_})

@@ -57,12 +57,13 @@ def _own_method(cls: type, name: str) -> Callable | None:
     return None if found is getattr(Tensor, name, None) else found
 
 
-def tensors_only(fn: F, out: bool = False) -> F:
+def tensors_only(fn: F, out: bool = False, place: str = "") -> F:
     """fn, but an argument that isn't a tensor raises a TypeError instead of an AttributeError.
 
     Where fn needs a dense array of a sparse tensor, its form for those is called instead. Where it
     failed, and the class of an argument defines `__torch_function__`, that gives the result.
-    fn runs on the GPU of its tensors. out: it takes torch's `out=` too.
+    fn runs on the GPU of its tensors. out: it takes torch's `out=` too. place: its public name
+    ("minigrad.tanh"), by which a pickle finds it.
     """
 
     there = on_their_gpu(fn)
@@ -106,4 +107,6 @@ def tensors_only(fn: F, out: bool = False) -> F:
                 ) from None
         return handle_torch_function(checked, others, *args, **kwargs)
 
+    if place:
+        checked.__module__, _, checked.__qualname__ = place.rpartition(".")
     return cast(F, checked)

@@ -92,6 +92,7 @@ def as_torch() -> None:
     """From here on `import torch`, `import torch.nn as nn`, ... import minigrad instead, and
     `torchvision` and `safetensors.torch` the parts of minigrad that stand for them. Programs ask
     `torch.__version__` what they may use: it is then that of the torch whose names minigrad has.
+    `torch.__name__` is "torch", by which programs tell what they patch or got.
 
     For a notebook or the first line of a program; `minigrad run program.py` does it from outside.
     RuntimeError if torch itself has been imported already.
@@ -105,7 +106,7 @@ def as_torch() -> None:
             "minigrad.as_torch() before the first `import torch` (in a notebook: restart it first)"
         )
     sys.modules["torch"] = minigrad
-    minigrad.__version__ = TORCH_VERSION
+    minigrad.__version__, minigrad.__name__ = TORCH_VERSION, "torch"
     if "safetensors" in sys.modules:
         _give_own_open(sys.modules["safetensors"])
     sys.meta_path.insert(0, _Finder())

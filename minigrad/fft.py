@@ -300,6 +300,7 @@ def _overlapped(frames: Tensor, hop: int) -> Tensor:
 
 
 _FUNCTIONS = {name: autocasts(globals()[name]) for name in __all__ if name.islower()}
-globals().update({name: tensors_only(function, True) for name, function in _FUNCTIONS.items()})
+for _name, _function in _FUNCTIONS.items():
+    globals()[_name] = tensors_only(_function, True, f"{__name__}.{_name}")
 
 __getattr__, __dir__ = namespace(__name__)

@@ -6,8 +6,9 @@ for `functional_call`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import minigrad
@@ -358,7 +359,23 @@ def functional_call(
     given = parameter_and_buffer_dicts
     parts = [given] if isinstance(given, dict) else given
     replaced = {name: value for part in parts for name, value in part.items()}
-    own = _tensors_of(module)
+    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _reparametrize_module(module, replaced, tie_weights=tie_weights, strict=strict):
+        return module(*arguments, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _reparametrize_module(
+    module: Any,
+    parameters_and_buffers: dict[str, Any],
+    tie_weights: bool = False,
+    strict: bool = False,
+) -> Iterator[None]:
+    """The block in which the module has these tensors in place of its own; see `functional_call`.
+
+    torch's name: programs use it around several calls, or calls of other methods.
+    """
+    replaced, own = dict(parameters_and_buffers), _tensors_of(module)
     unknown = [name for name in replaced if name not in own]
     if strict and (unknown or set(own) - set(replaced)):
         raise RuntimeError(
@@ -377,8 +394,7 @@ def functional_call(
         for name, value in replaced.items():
             owner, key = own[name]
             owner[key] = value
-        arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-        return module(*arguments, **(kwargs or {}))
+        yield
     finally:
         for owner, key, value in kept:
             owner[key] = value

@@ -550,6 +550,6 @@ _OF_PRODUCTS = {"matmul", "matrix_power", "multi_dot"}  # whose parts `autocast`
 for _name in filter(str.islower, __all__):
     _function = globals()[_name]
     _function = _function if _name in _OF_PRODUCTS else autocasts(_function)
-    globals()[_name] = tensors_only(_function, True)
+    globals()[_name] = tensors_only(_function, True, f"{__name__}.{_name}")
 
 __getattr__, __dir__ = namespace(__name__)

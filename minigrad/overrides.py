@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from minigrad._names import namespace
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -109,3 +110,6 @@ def asking(method: Callable) -> Callable:
         return handle_torch_function(asked, others, *args, **kwargs)
 
     return asked
+
+
+__getattr__, __dir__ = namespace(__name__)

@@ -172,6 +172,7 @@ shifted_chebyshev_polynomial_t = _define_polynomial("shifted_chebyshev_polynomia
 shifted_chebyshev_polynomial_u = _define_polynomial("shifted_chebyshev_polynomial_u")
 shifted_chebyshev_polynomial_v = _define_polynomial("shifted_chebyshev_polynomial_v")
 shifted_chebyshev_polynomial_w = _define_polynomial("shifted_chebyshev_polynomial_w")
-globals().update({name: tensors_only(globals()[name], True) for name in __all__ if name.islower()})
+for _name in filter(str.islower, __all__):
+    globals()[_name] = tensors_only(globals()[_name], True, f"{__name__}.{_name}")
 
 __getattr__, __dir__ = namespace(__name__)

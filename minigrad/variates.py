@@ -366,6 +366,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return wrap(values.astype(target).reshape(shape))
 
 
-poisson, binomial = tensors_only(poisson), tensors_only(binomial)
+poisson = tensors_only(poisson, place=f"{__name__}.poisson")
+binomial = tensors_only(binomial, place=f"{__name__}.binomial")
 
 __getattr__, __dir__ = namespace(__name__)

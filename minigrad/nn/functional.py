@@ -682,6 +682,6 @@ def _affine(
 
 
 globals().update(entitled(globals()))
-globals().update({name: tensors_only(globals()[name]) for name in __all__})
+globals().update({n: tensors_only(globals()[n], place=f"{__name__}.{n}") for n in __all__})
 
 __getattr__, __dir__ = namespace(__name__)

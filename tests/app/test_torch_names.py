@@ -43,6 +43,8 @@ def test_a_torch_program_runs_on_minigrad():
         from torch.optim.lr_scheduler import StepLR
         from torch.utils.data import DataLoader, TensorDataset
         assert torch is minigrad and nn is minigrad.nn and Linear is nn.Linear
+        assert torch.__name__ == "torch"  # programs compare it
+        from minigrad import lowrank
         assert nn.__spec__.name == nn.__name__ == "minigrad.nn"
         cudnn.benchmark = True
         assert minigrad.backends.cudnn.benchmark
@@ -74,7 +76,7 @@ def test_the_command_runs_a_torch_program(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, torch\nfrom torch import nn\n"
-        "print(torch.__name__, nn.Linear(2, 3)(torch.ones(2)).shape, sys.argv[1:], __name__)"
+        "print(torch.__spec__.name, nn.Linear(2, 3)(torch.ones(2)).shape, sys.argv[1:], __name__)"
     )
     done = subprocess.run(
         [sys.executable, "-m", "minigrad", "run", str(program), "--lr", "1"],

@@ -280,6 +280,13 @@ def test_missing_names_say_so():
     assert mg.pi == math.pi and mg.inf == math.inf
 
 
+def test_functions_are_pickled_by_their_public_names():
+    functions = [mg.tanh, mg.true_divide, mg.linalg.det, mg.fft.fft, mg.special.erf]
+    functions += [mg.nn.functional.relu, mg.poisson, mg.lu_solve]
+    for function in functions:
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
 def test_number_of_threads():
     before = mg.get_num_threads()
     mg.set_num_threads(1)

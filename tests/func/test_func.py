@@ -194,3 +194,18 @@ def test_vmap_of_no_elements_and_of_what_has_no_such_dimension():
     with pytest.raises(ValueError, match="non-Tensor arguments, please use None as the"):
         func.vmap(lambda a, b: a * b)(minigrad.ones(3), 2)
     assert func.vmap(lambda a, b: a * b, in_dims=(0, None))(minigrad.ones(3), 2).tolist() == [2] * 3
+
+
+def test_a_block_with_other_parameters(torch):
+    results = []
+    for t in (minigrad, torch):
+        model = t.nn.Sequential(t.nn.Linear(2, 1))
+        own = model[0].weight
+        other = t.full((1, 2), 2.0, requires_grad=True)
+        given = {"0.weight": other, "0.bias": t.zeros(1), "unknown": t.zeros(1)}
+        with t.nn.utils.stateless._reparametrize_module(model, given):
+            result = model(t.ones(1, 2)) * model[0].weight.sum()
+        result.backward()
+        assert model[0].weight is own and own.grad is None
+        results.append((result.item(), other.grad.tolist()))
+    assert results[0] == results[1] == (16, [[8, 8]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 
 import numpy as np
@@ -234,3 +235,15 @@ def test_hooks_by_their_older_names(torch):
         model.load_state_dict({"0.w": m.ones(1, 1) * 3}, strict=False)
         found.append((seen, model[0].weight.item()))
     assert found[0] == found[1]
+
+
+def rename_weight(state, prefix, *rest):
+    state[prefix + "weight"] = state.pop(prefix + "w")
+
+
+def test_modules_are_pickled_with_hooks_that_do_not_take_them():
+    model = minigrad.nn.Linear(1, 1)
+    model._register_load_state_dict_pre_hook(rename_weight)
+    again = pickle.loads(pickle.dumps(model))
+    again.load_state_dict({"w": minigrad.full((1, 1), 3.0), "bias": minigrad.zeros(1)})
+    assert again.weight.item() == 3

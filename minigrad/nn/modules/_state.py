@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -281,7 +282,11 @@ class StateDictMixin:
         """`register_load_state_dict_pre_hook` for a hook that doesn't take the module."""
         if with_module:
             return self.register_load_state_dict_pre_hook(hook)
-        return self.register_load_state_dict_pre_hook(lambda module, *args: hook(*args))
+        return self.register_load_state_dict_pre_hook(functools.partial(_without_module, hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return add_hook(self._state_dict_hooks, hook)
+
+
+def _without_module(hook: Callable[..., None], module: Any, *args: Any) -> None:
+    hook(*args)  # of this file, not a lambda: modules are pickled with their hooks
