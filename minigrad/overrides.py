@@ -28,7 +28,7 @@ __all__ = [
 METHODS = (
     "add bmm div divide matmul mm mul multiply mv sub subtract true_divide"
 ).split()  # fmt: skip
-_TENSORS = Tensor.__torch_function__.__func__
+_TENSORS = vars(Tensor)["__torch_function__"].__func__
 
 
 def _overrides(value: Any) -> bool:

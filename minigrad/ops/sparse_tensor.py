@@ -400,7 +400,7 @@ class SparseTensor(Tensor):
         _check_matrix("H", self)
         return self.mH
 
-    def swapaxes(self, axis0: int, axis1: int) -> Any:
+    def swapaxes(self, axis0: Any, axis1: Any) -> Any:
         """`transpose` under NumPy's name."""
         return self.transpose(axis0, axis1)
 
