@@ -112,4 +112,22 @@ def asking(method: Callable) -> Callable:
     return asked
 
 
+class TorchFunctionMode:
+    """A block that sees the calls of functions: NotImplementedError where one begins."""
+
+    def __torch_function__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> NoReturn:
+        raise NotImplementedError(
+            f"{type(self).__name__}: minigrad has no modes that see all calls; fix: define "
+            "__torch_function__ in the class of the arguments"
+        )
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 __getattr__, __dir__ = namespace(__name__)
