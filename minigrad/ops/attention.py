@@ -24,7 +24,10 @@ class Attention(Op):
 
     @staticmethod
     def forward(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> Any:
-        return dispatch.active.attention(q, k, v, mask, causal, scale)
+        out, lse = dispatch.active.attention(q, k, v, mask, causal, scale)
+        if _rows_outermost(q):
+            out = dispatch.active.copy(out.swapaxes(1, 2)).swapaxes(1, 2)
+        return out, lse
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, causal: bool, scale: float) -> tuple:
@@ -39,6 +42,13 @@ class Attention(Op):
         )
         wanted = zip(grads, ctx.needs[:3], strict=True)
         return (*[wrap(a) if need else None for a, need in wanted], None)
+
+
+def _rows_outermost(q: Any) -> bool:
+    """Whether q (N, H, L, E) lies in memory as (N, L, H, E): its heads are parts of the features.
+    Then the result does too, as in torch, so that a view joins its heads again."""
+    _, heads, rows, _ = q.shape
+    return heads > 1 and rows > 1 and q.strides[1] < q.strides[2]
 
 
 def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
@@ -202,6 +212,8 @@ def scaled_dot_product_attention(
         p = _probabilities(q, _repeated(k, heads), mask, is_causal, scale)
         p = random.dropout(p, dropout_p) if dropout_p > 0 else p
         out = p.to(q.dtype) @ _repeated(v, heads)
+        if not stored and _rows_outermost(q._array):
+            out = out.transpose(1, 2).contiguous().transpose(1, 2)
     else:
         out = Attention.apply(q, k, v, mask, causal=bool(is_causal), scale=float(scale))
     return out if len(lead) == 2 else out.reshape(*lead, *out._array.shape[-2:])

@@ -50,3 +50,28 @@ def test_what_no_fused_kernel_takes():
 def test_wrong_backends(given):
     with pytest.raises(AssertionError, match="SDPBackend"), sdpa_kernel(given):
         pass
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": True}])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (2, 1, 5, 8), (2, 3, 1, 8)])
+def test_heads_of_features_are_joined_by_a_view(torch, rng, options, shape):
+    """A query whose heads are parts of its features gives a result that lies so, too."""
+    n, heads, rows, width = shape
+    x = rng.standard_normal((n, rows, 3 * heads * width))
+    found = []
+    for t in (minigrad, torch):
+        given = {k: t.ones(rows, rows, dtype=t.bool) if k == "attn_mask" else v
+                 for k, v in options.items()}  # fmt: skip
+        leaf = t.from_numpy(x).requires_grad_()
+        q, k, v = (p.view(n, rows, heads, width).transpose(1, 2) for p in leaf.chunk(3, dim=-1))
+        y = t.nn.functional.scaled_dot_product_attention(q, k, v, **given)
+        joined = y.transpose(1, 2).view(n, rows, heads * width)
+        (joined**2).sum().backward()
+        plain = t.nn.functional.scaled_dot_product_attention(
+            q.contiguous(), k.contiguous(), v.contiguous(), **given
+        )
+        assert plain.is_contiguous()
+        found.append((y.stride() if min(shape) > 1 else None, joined, plain, leaf.grad))
+    assert found[0][0] == found[1][0]
+    for mine, theirs in zip(found[0][1:], found[1][1:]):
+        np.testing.assert_allclose(mine.detach().numpy(), theirs.detach().numpy(), atol=1e-12)
