@@ -515,7 +515,7 @@ HISTOGRAM = return_type("histogram", "hist", "bin_edges")
 @export()
 def histogram(
     input: Tensor,
-    bins: Any,
+    bins: Any = 100,
     *,
     range: Any = None,
     weight: Tensor | None = None,

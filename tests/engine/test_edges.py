@@ -264,6 +264,7 @@ MISCELLANEOUS = {
     "searchsorted": lambda m: m.searchsorted(m.tensor([1.0, 2, 3]), m.tensor([0.5, 2.0, 9.0])),
     "bincount": lambda m: m.bincount(m.tensor([0, 2, 2]), minlength=5),
     "histc": lambda m: m.histc(m.tensor([0.0, 1, 1, 2]), bins=3),
+    "histogram": lambda m: m.histogram(m.tensor([0.0, 1, 1, 2]), density=True),
     "isclose": lambda m: m.isclose(m.tensor([1.0, 2, np.inf]), m.tensor([1.0, 2.1, np.inf])),
     "heaviside": lambda m: m.heaviside(m.tensor([-1.0, 0, 1]), m.tensor(0.5)),
     "var_mean": lambda m: m.var_mean(m.tensor([1.0, 2, 4])),
