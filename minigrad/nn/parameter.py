@@ -3,7 +3,7 @@ without a shape, for lazy layers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, SupportsIndex
 
 import minigrad
@@ -147,10 +147,6 @@ class _Uninitialized:
             "attributes."
         )
 
-    def numel(self) -> int:
-        """RuntimeError: there is no shape yet."""
-        return self.shape.numel()
-
     def detach(self) -> Any:
         """Itself, for `state_dict`: there is nothing to detach yet."""
         return self
@@ -195,6 +191,36 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 
     def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> None:
         """Nothing to do, see `__new__`."""
+
+
+# What `Module.to`, `state_dict` and optimisers ask of a parameter; other methods need elements.
+_WITHOUT_ELEMENTS = """
+    bfloat16 cpu cuda detach double float half is_complex is_contiguous is_floating_point
+    is_inference is_pinned is_shared materialize pin_memory register_hook
+    register_post_accumulate_grad_hook requires_grad_ retain_grad size to
+""".split()
+_OPERATORS = """
+    add bool eq float ge getitem gt int iadd imul isub itruediv iter le len lt matmul mul ne neg pow
+    radd rmatmul rmul rsub rtruediv setitem sub truediv
+""".split()
+
+
+def _refused(name: str) -> Callable:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in Tensor.{name}. A lazy module gives "
+            "its parameters a shape at its first call: call it with an input (or load a "
+            "state_dict) before their elements are read or set"
+        )
+
+    method.__name__ = name
+    return method
+
+
+for _name in dir(Tensor):
+    _reads = _name not in _WITHOUT_ELEMENTS and callable(getattr(Tensor, _name))
+    if _name[2:-2] in _OPERATORS if _name.startswith("_") else _reads:
+        setattr(_Uninitialized, _name, _refused(_name))
 
 
 def is_lazy(value: Any) -> bool:

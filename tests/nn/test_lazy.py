@@ -74,7 +74,7 @@ def test_shapes_from_a_checkpoint():
 def test_without_a_shape():
     layer = nn.LazyConv2d(4, 3)
     with pytest.raises(RuntimeError, match="Can't access the shape"):
-        layer.weight.numel()
+        _ = layer.weight.shape
     copied = copy.deepcopy(layer)
     assert copied.weight is not layer.weight and copied.has_uninitialized_params()
     assert repr(layer.weight) == "<UninitializedParameter>"
@@ -132,3 +132,32 @@ def test_one_device_under_the_name_of_several():
     assert minigrad.equal(nn.parallel.data_parallel(inner, x), inner(x))
     with pytest.raises(NotImplementedError, match=r"one device, got device_ids=\[0, 1\]"):
         nn.DataParallel(inner, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda t, w: w.sum(),
+        lambda t, w: w * 2,
+        lambda t, w: 2 - w,
+        lambda t, w: w[0],
+        lambda t, w: len(w),
+        lambda t, w: w.numel(),
+        lambda t, w: t.nn.init.normal_(w, std=0.1),
+        lambda t, w: t.nn.init.zeros_(w),
+        lambda t, w: t.nn.functional.linear(t.ones(2, 2), w),
+    ],
+)
+def test_elements_of_parameters_without_a_shape(torch, use):
+    """Initial values that are drawn too early would be lost at the first call."""
+    for t in (minigrad, torch):
+        with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter"):
+            use(t, t.nn.LazyLinear(3).weight)
+
+
+def test_what_needs_no_elements_of_them():
+    layer = nn.LazyLinear(3).double()
+    layer.requires_grad_(False).zero_grad()
+    assert layer.weight.dtype == minigrad.float64 and not layer.weight.requires_grad
+    assert layer(minigrad.ones(2, 4, dtype=minigrad.float64)).shape == (2, 3)
+    assert layer.weight.sum().dtype == minigrad.float64
