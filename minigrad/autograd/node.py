@@ -219,6 +219,8 @@ class Packed:
 class AccumulateGrad:
     """The end of the graph, as `next_functions` shows it: adds into `variable.grad`."""
 
+    next_functions = ()
+
     def __init__(self, variable: Tensor) -> None:
         self.variable = variable
 

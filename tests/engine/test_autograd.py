@@ -516,7 +516,8 @@ def test_node_hooks_and_graph_inspection():
     assert seen == [1]
     z = mg.sigmoid(x)
     assert z.grad_fn.name() == "SigmoidBackward0"
-    assert z.grad_fn.next_functions[0][0].variable is x
+    end = z.grad_fn.next_functions[0][0]
+    assert end.variable is x and end.next_functions == ()
     assert x.grad_fn is None and x.is_leaf and not z.is_leaf
 
 
