@@ -181,11 +181,21 @@ class Average:
     @property
     def cpu_time(self) -> float:
         """The mean time of an event."""
-        return self.cpu_time_total / self.count
+        return self.cpu_time_total / self.count if self.count else 0.0
 
 
 class Averages(list):
     """The averages by name, in the order of the first event; `table` prints them."""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events in microseconds, each counted once."""
+        return sum(row.self_cpu_time_total for row in self)
+
+    def total_average(self) -> Average:
+        """All events as one."""
+        count, whole = sum(row.count for row in self), sum(row.cpu_time_total for row in self)
+        return Average("Total", count, whole, self.self_cpu_time_total)
 
     def table(
         self,
@@ -202,10 +212,10 @@ class Averages(list):
             if key not in ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count"):
                 raise ValueError(
                     f"table: sort_by must be 'cpu_time_total', 'self_cpu_time_total', 'cpu_time' "
-                    f"or 'count', got {sort_by!r}"
+                    f"or 'count', got {sort_by!r}; memory is not recorded"
                 )
             rows.sort(key=lambda row: getattr(row, key), reverse=True)
-        whole = sum(row.self_cpu_time_total for row in rows) or 1.0
+        whole = self.self_cpu_time_total or 1.0
         width = min(max([len(row.key) for row in rows] + [4]), max_name_column_width)
         heads = ("Self %", "Self time", "Total time", "Time avg", "# of Calls")
         lines = [f"{'Name':<{width}}" + "".join(f"{head:>14}" for head in heads)]

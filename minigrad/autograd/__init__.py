@@ -36,6 +36,7 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-__getattr__, __dir__ = namespace(  # at its first use: it needs the operations
-    __name__, {"functional": "minigrad.autograd.functional"}
+__getattr__, __dir__ = namespace(  # at their first use: they need the operations
+    __name__,
+    {"functional": "minigrad.autograd.functional", "profiler": "minigrad.autograd.profiler"},
 )

@@ -110,3 +110,28 @@ def test_scatter_divides_tensors():
     assert [p["x"].tolist() for p in parts] == [[0, 1, 2], [3, 4, 5]]
     assert parts[1]["n"] == 3 and parts[1]["pair"][1][0].tolist() == [3, 4, 5]
     assert [p.tolist() for p in scatter(x[:1], ["cpu", "cpu"])] == [[0]]
+
+
+def test_the_interface_of_autograd(torch):
+    """What the former tutorials ask of a record, of both."""
+    for t in (minigrad, torch):
+        layer, profiler = t.nn.Linear(3, 2), t.autograd.profiler
+        with (
+            profiler.profile(record_shapes=True, use_cpu=True) as prof,
+            profiler.record_function("forward"),
+        ):
+            layer(t.ones(4, 3))
+        keys = [row.key for row in prof.key_averages()]
+        table = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=5)
+        assert "forward" in keys and "forward" in table and "forward" in prof.table()
+        whole = prof.total_average()
+        assert whole.count >= 2 and len(prof.function_events) >= 2
+        assert 0 < prof.self_cpu_time_total <= whole.cpu_time_total
+        assert prof.self_cpu_time_total == pytest.approx(whole.self_cpu_time_total)
+
+
+def test_a_record_that_is_not_enabled():
+    with profile(), minigrad.autograd.profiler.profile(enabled=False) as off:
+        minigrad.ones(4, 3).sum()
+    assert off.function_events == [] and off.self_cpu_time_total == 0
+    assert off.total_average().cpu_time == 0 and str(off).count("\n") == 4
