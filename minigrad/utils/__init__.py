@@ -6,6 +6,7 @@ from minigrad._names import namespace
 from minigrad.utils import hooks
 
 if _TYPE_CHECKING:
+    from minigrad.utils import benchmark as benchmark
     from minigrad.utils import checkpoint as checkpoint
     from minigrad.utils import data as data
     from minigrad.utils import dlpack as dlpack
@@ -13,6 +14,7 @@ if _TYPE_CHECKING:
     from minigrad.utils import tensorboard as tensorboard
 
 _LAZY = (
+    "benchmark",
     "checkpoint",
     "data",
     "dlpack",
