@@ -99,9 +99,10 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "fx", "hub", "jit", "linalg", "models", "multiprocessing", "nn",
-    "onnx", "optim", "overrides", "profiler", "quantization", "safetensors", "serialization",
-    "signal", "sparse", "special", "testing", "training", "utils", "version", "vision", "viz",
+    "estimate", "fft", "func", "functorch", "fx", "hub", "jit", "linalg", "models",
+    "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
+    "safetensors", "serialization", "signal", "sparse", "special", "testing", "training", "utils",
+    "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",

@@ -97,6 +97,7 @@ from minigrad import distributions as distributions
 from minigrad import estimate as estimate
 from minigrad import fft as fft
 from minigrad import func as func
+from minigrad import functorch as functorch
 from minigrad import fx as fx
 from minigrad import hub as hub
 from minigrad import jit as jit

@@ -18,6 +18,7 @@ _OWN = {
     "torch": "minigrad",
     "torchvision": "minigrad.vision",
     "torchvision.models": "minigrad.models",
+    "functorch": "minigrad.functorch",
     "safetensors.torch": "minigrad.safetensors",
 }
 
@@ -90,9 +91,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def as_torch() -> None:
     """From here on `import torch`, `import torch.nn as nn`, ... import minigrad instead, and
-    `torchvision` and `safetensors.torch` the parts of minigrad that stand for them. Programs ask
-    `torch.__version__` what they may use: it is then that of the torch whose names minigrad has.
-    `torch.__name__` is "torch", by which programs tell what they patch or got.
+    `torchvision`, `functorch` and `safetensors.torch` the parts of minigrad that stand for them.
+    Programs ask `torch.__version__` what they may use: it is then that of the torch whose names
+    minigrad has. `torch.__name__` is "torch", by which programs tell what they patch or got.
 
     For a notebook or the first line of a program; `minigrad run program.py` does it from outside.
     RuntimeError if torch itself has been imported already.

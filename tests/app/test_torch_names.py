@@ -39,12 +39,14 @@ def test_a_torch_program_runs_on_minigrad():
         import torch.backends.cudnn as cudnn
         import torch.backends.cuda
         import torch.backends.mps
+        from functorch import make_functional, vmap
         from torch.nn.modules.linear import Linear
         from torch.optim.lr_scheduler import StepLR
         from torch.utils.data import DataLoader, TensorDataset
         assert torch is minigrad and nn is minigrad.nn and Linear is nn.Linear
         assert torch.__name__ == "torch"  # programs compare it
         from minigrad import lowrank
+        assert make_functional is minigrad.functorch.make_functional and vmap is torch.vmap
         assert nn.__spec__.name == nn.__name__ == "minigrad.nn"
         cudnn.benchmark = True
         assert minigrad.backends.cudnn.benchmark
