@@ -47,4 +47,6 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
         mode.attention = before
 
 
-__getattr__, __dir__ = namespace(__name__)
+__getattr__, __dir__ = namespace(  # at its first use: it needs nn's functions
+    __name__, {"bias": "minigrad.nn.attention.bias"}
+)
