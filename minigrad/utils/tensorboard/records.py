@@ -45,7 +45,8 @@ def record(message: bytes) -> bytes:
     return length + _masked(length) + message + _masked(message)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number of the format of protocol buffers."""
     result = bytearray()
     while value > 127:
         result.append(value & 127 | 128)
@@ -53,37 +54,38 @@ def _varint(value: int) -> bytes:
     return bytes([*result, value])
 
 
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
+def bytes_field(field: int, value: bytes) -> bytes:
+    """A field of a message that is bytes, a text or another message."""
+    return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def event(time: float, step: int | None = None, **content: bytes) -> bytes:
-    """The message Event: `file_version` or `summary`."""
-    fields = {"file_version": 3, "summary": 5}
-    result = _varint(1 << 3 | 1) + struct.pack("<d", time)
+    """The message Event: `file_version`, `graph_def` or `summary`."""
+    fields = {"file_version": 3, "graph_def": 4, "summary": 5}
+    result = varint(1 << 3 | 1) + struct.pack("<d", time)
     if step is not None:
-        result += _varint(2 << 3) + _varint(step & 0xFFFFFFFFFFFFFFFF)
-    return result + b"".join(_bytes(fields[name], value) for name, value in content.items())
+        result += varint(2 << 3) + varint(step & 0xFFFFFFFFFFFFFFFF)
+    return result + b"".join(bytes_field(fields[name], value) for name, value in content.items())
 
 
 def scalar(tag: str, value: float) -> bytes:
     """The message Summary with one number."""
-    number = _varint(2 << 3 | 5) + struct.pack("<f", value)
-    return _bytes(1, _bytes(1, tag.encode()) + number)
+    number = varint(2 << 3 | 5) + struct.pack("<f", value)
+    return bytes_field(1, bytes_field(1, tag.encode()) + number)
 
 
 def text(tag: str, value: str) -> bytes:
     """The message Summary with one text: a tensor of strings for the plugin "text"."""
-    plugin = _bytes(9, _bytes(1, _bytes(1, b"text")))
-    shape = _bytes(2, _bytes(2, _varint(1 << 3) + _varint(1)))
-    strings = _varint(1 << 3) + _varint(7) + shape + _bytes(8, value.encode())
-    name = _bytes(1, f"{tag}/text_summary".encode())
-    return _bytes(1, name + _bytes(8, strings) + plugin)
+    plugin = bytes_field(9, bytes_field(1, bytes_field(1, b"text")))
+    shape = bytes_field(2, bytes_field(2, varint(1 << 3) + varint(1)))
+    strings = varint(1 << 3) + varint(7) + shape + bytes_field(8, value.encode())
+    name = bytes_field(1, f"{tag}/text_summary".encode())
+    return bytes_field(1, name + bytes_field(8, strings) + plugin)
 
 
 def _floats(field: int, *values: float) -> bytes:
     return b"".join(
-        _varint(field + i << 3 | 1) + struct.pack("<d", value) for i, value in enumerate(values)
+        varint(field + i << 3 | 1) + struct.pack("<d", value) for i, value in enumerate(values)
     )
 
 
@@ -96,8 +98,8 @@ def histogram(tag: str, values: np.ndarray, edges: np.ndarray) -> bytes:
     totals = x.min(), x.max(), x.size, x.sum(), np.square(x).sum()
     limits = edges[first + 1 : last + 1].astype("<f8").tobytes()
     buckets = counts[first:last].astype("<f8").tobytes()
-    content = _floats(1, *totals) + _bytes(6, limits) + _bytes(7, buckets)
-    return _bytes(1, _bytes(1, tag.encode()) + _bytes(5, content))
+    content = _floats(1, *totals) + bytes_field(6, limits) + bytes_field(7, buckets)
+    return bytes_field(1, bytes_field(1, tag.encode()) + bytes_field(5, content))
 
 
 def png(pixels: np.ndarray) -> bytes:
@@ -124,5 +126,7 @@ def png(pixels: np.ndarray) -> bytes:
 def image(tag: str, height: int, width: int, channels: int, file: bytes) -> bytes:
     """The message Summary with one picture, a PNG file."""
     sizes = enumerate((height, width, channels), 1)
-    content = b"".join(_varint(field << 3) + _varint(size) for field, size in sizes)
-    return _bytes(1, _bytes(1, tag.encode()) + _bytes(4, content + _bytes(4, file)))
+    content = b"".join(varint(field << 3) + varint(size) for field, size in sizes)
+    return bytes_field(
+        1, bytes_field(1, tag.encode()) + bytes_field(4, content + bytes_field(4, file))
+    )

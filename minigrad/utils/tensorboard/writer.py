@@ -12,12 +12,25 @@ from typing import Any
 import numpy as np
 
 from minigrad.tensor import Tensor
-from minigrad.utils.tensorboard import records
+from minigrad.utils.tensorboard import plugins, projector, records
+from minigrad.utils.tensorboard.graph import graph
 
 
 def _array(values: Any) -> np.ndarray:
     """A tensor or numbers as an array of the CPU."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _setting(name: str, value: Any) -> str | float:
+    """A setting as its message has it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | np.number | Tensor):
+        return float(value)
+    raise ValueError(
+        f"add_hparams: {name!r} should be one of int, float, str, bool, or a tensor of one "
+        f"element, got {type(value).__name__}"
+    )
 
 
 @functools.cache
@@ -174,6 +187,85 @@ class SummaryWriter:
         self._add(records.image(tag, height, width, 4, file.getvalue()), global_step, walltime)
         if close:
             figure.clear()
+
+    def add_graph(
+        self,
+        model: Any,
+        input_to_model: Any = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+    ) -> None:
+        """The operations of model(*input_to_model) that have gradients, by module; the model is
+        called once. input_to_model: the input, or a tuple of them. The other arguments have no
+        effect."""
+        if input_to_model is None:
+            raise ValueError("add_graph: input_to_model is missing; the model is called with it")
+        self._write(records.event(time.time(), graph_def=graph(model, input_to_model)))
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: Any,
+        predictions: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """The precision-recall curve of predictions from 0 to 1 for labels 0 and 1, of at most 127
+        thresholds."""
+        truth, guess = _array(labels).reshape(-1) > 0.5, _array(predictions).reshape(-1)
+        if truth.shape != guess.shape or not ((guess >= 0) & (guess <= 1)).all():
+            raise ValueError(
+                f"add_pr_curve: expected as many predictions from 0 to 1 as labels, got "
+                f"{guess.size} for {truth.size} labels"
+            )
+        weight = np.ones(guess.shape) if weights is None else _array(weights).reshape(-1)
+        summary = plugins.pr_curve(tag, truth, guess, weight, min(num_thresholds, 127))
+        self._add(summary, global_step, walltime)
+
+    def add_hparams(
+        self,
+        hparam_dict: dict[str, Any],
+        metric_dict: dict[str, Any],
+        hparam_domain_discrete: dict[str, list] | None = None,
+        run_name: str | None = None,
+        global_step: int | None = None,
+    ) -> None:
+        """The settings of a run (texts, numbers, bools) and its metrics, in a folder of their own:
+        run_name, by default the time."""
+        if not isinstance(hparam_dict, dict) or not isinstance(metric_dict, dict):
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        settings = {k: _setting(k, v) for k, v in hparam_dict.items()}
+        given = hparam_domain_discrete or {}
+        folder = os.path.join(self.log_dir, run_name or str(time.time()))
+        with SummaryWriter(folder) as writer:
+            for summary in plugins.hparams(settings, metric_dict, given):
+                writer._add(summary, None, None)
+            for name, value in metric_dict.items():
+                writer.add_scalar(name, value, global_step)
+
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Any = None,
+        label_img: Any = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: list[str] | None = None,
+    ) -> None:
+        """Vectors (N, D) for the projector. metadata: a label for each, or a list of them, which
+        metadata_header names. label_img: pictures (N, C, H, W) of floats from 0 to 1."""
+        vectors = _array(mat)
+        pictures = None if label_img is None else _array(label_img)
+        for name, values in (("metadata", metadata), ("label_img", pictures)):
+            if values is not None and len(values) != len(vectors):
+                raise AssertionError(
+                    f"add_embedding: expected as many of {name} as vectors, got {len(values)} for "
+                    f"{len(vectors)}"
+                )
+        name = f"{global_step or 0:05d}/{tag}"
+        projector.write(self.log_dir, name, vectors, metadata, metadata_header, pictures)
 
     def flush(self) -> None:
         """Write what is not written yet to the disk."""
