@@ -99,7 +99,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "functorch", "fx", "hub", "jit", "linalg", "models",
+    "estimate", "fft", "func", "functorch", "fx", "hub", "jit", "library", "linalg", "models",
     "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
     "safetensors", "serialization", "signal", "sparse", "special", "testing", "training", "utils",
     "version", "vision", "viz",

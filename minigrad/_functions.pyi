@@ -101,6 +101,7 @@ from minigrad import functorch as functorch
 from minigrad import fx as fx
 from minigrad import hub as hub
 from minigrad import jit as jit
+from minigrad import library as library
 from minigrad import linalg as linalg
 from minigrad import models as models
 from minigrad import multiprocessing as multiprocessing
