@@ -127,14 +127,19 @@ class Node:
 
     @property
     def next_functions(self) -> tuple:
-        """Per input (node, output index), with an `AccumulateGrad` for a leaf."""
+        """Per input (node, output index), with an `AccumulateGrad` for a leaf. For a loss that is
+        one node in torch and here the reduction of another one: the inputs of that."""
+        edges = self.edges
+        inner = edges[0][0] if len(edges) == 1 and edges[0] is not None else None
+        if isinstance(inner, Node) and inner.name() in _TERMS:
+            edges = inner.edges
         return tuple(
             (None, 0)
             if edge is None
             else (AccumulateGrad(edge[0]), 0)
             if isinstance(edge[0], Tensor)
             else edge
-            for edge in self.edges
+            for edge in edges
         )
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
@@ -154,6 +159,10 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
+
+
+# The terms of losses, which torch has no nodes for.
+_TERMS = frozenset(f"{name}Backward0" for name in ("Mse", "SmoothL1", "Huber", "Bce", "BceLogits"))
 
 
 class Identity(Node):

@@ -59,3 +59,20 @@ def test_an_argument_that_is_returned_keeps_its_name():
     for same in (x.sum_to_size(2, 3), minigrad.nn.functional.pad(x, (0, 0)), x.tril(5)):
         assert same.grad_fn is x.grad_fn or same is not x
     assert x.grad_fn.name() == "MulBackward0"
+
+
+LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+          "binary_cross_entropy_with_logits")  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_inputs_of_a_loss_come_next(torch, loss, reduction):
+    """The first tutorial prints them."""
+    found = []
+    for t in (minigrad, torch):
+        x, y = (t.full((2, 3), 0.5, requires_grad=True) for _ in range(2))
+        made = getattr(t.nn.functional, loss)(x * 1, y, reduction=reduction).grad_fn
+        following = [node.name().rpartition("::")[2] for node, _ in made.next_functions]
+        found.append((made.name(), following))
+    assert found[0] == found[1]
