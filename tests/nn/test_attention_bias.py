@@ -7,6 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad.nn.attention import bias
 
 
