@@ -62,15 +62,15 @@ def test_a_torch_program_runs_on_minigrad():
         schedule.step()
         print(type(model[0].weight.grad).__module__)
         try:
-            import torch.fx
+            import torch.masked
         except ImportError as error:
             print(error.name, "|", error)
         """
     )
     assert out.splitlines() == [
         "minigrad.tensor",
-        "torch.fx | No module named 'torch.fx': this program runs on minigrad, which has no "
-        "minigrad.fx",
+        "torch.masked | No module named 'torch.masked': this program runs on minigrad, which has "
+        "no minigrad.masked",
     ]
 
 
