@@ -99,16 +99,18 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "functorch", "fx", "hub", "jit", "library", "linalg", "models",
-    "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
-    "safetensors", "serialization", "signal", "sparse", "special", "testing", "training", "utils",
-    "version", "vision", "viz",
+    "estimate", "fft", "func", "functorch", "futures", "fx", "hub", "jit", "library", "linalg",
+    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
+    "safetensors", "serialization", "signal", "sparse", "special", "storage", "testing", "training",
+    "types", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",
     "Stream": "minigrad.cuda",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
+    "TypedStorage": "minigrad.storage",
+    "UntypedStorage": "minigrad.storage",
     "as_torch": "minigrad._torch_names",
     "autocast": "minigrad.amp.autocast_mode",
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",

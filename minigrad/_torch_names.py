@@ -107,6 +107,7 @@ def as_torch() -> None:
             "minigrad.as_torch() before the first `import torch` (in a notebook: restart it first)"
         )
     sys.modules["torch"] = minigrad
+    vars(minigrad)["torch"] = minigrad  # torch imports itself, and programs write `torch.torch`
     minigrad.__version__, minigrad.__name__ = TORCH_VERSION, "torch"
     if "safetensors" in sys.modules:
         _give_own_open(sys.modules["safetensors"])

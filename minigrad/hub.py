@@ -8,7 +8,7 @@ import re
 import urllib.request
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import urlparse as urlparse
 
 from tqdm import tqdm
 
@@ -17,7 +17,7 @@ from minigrad._names import namespace
 from minigrad.serialization import atomic_file, load
 
 _TIMEOUT, _CHUNK = 30, 1 << 18  # seconds without data, bytes
-_HASH = re.compile(r"-([a-f0-9]{8,})\.")  # in the names of published checkpoints
+HASH_REGEX = re.compile(r"-([a-f0-9]{8,})\.")  # in the names of published checkpoints
 
 
 def get_dir() -> str:
@@ -71,7 +71,7 @@ def load_state_dict_from_url(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / (file_name or os.path.basename(urlparse(url).path))
     if not path.exists():
-        named = _HASH.search(path.name) if check_hash else None
+        named = HASH_REGEX.search(path.name) if check_hash else None
         download_url_to_file(url, path, named[1] if named else None, progress)
     return load(path, map_location=map_location)
 

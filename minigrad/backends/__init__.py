@@ -81,7 +81,14 @@ def device_module(device_type: str) -> ModuleType:
     return np if device_type == "cpu" else current.cupy()
 
 
-_FLAGS = ("cuda", "cudnn", "mps")  # modules of flags, imported at their first use
+_FLAGS = (
+    "cuda",
+    "cudnn",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "openmp",
+)  # modules of flags, imported at their first use
 
 
 __getattr__, __dir__ = namespace(__name__, {name: f"{__name__}.{name}" for name in _FLAGS})

@@ -46,7 +46,9 @@ from minigrad.distributed.collectives import (
 )
 from minigrad.distributed.errors import DistBackendError, DistError, DistNetworkError
 from minigrad.distributed.groups import (
+    Backend,
     GroupMember,
+    ProcessGroup,
     destroy_process_group,
     get_backend,
     get_global_rank,
@@ -66,11 +68,13 @@ from minigrad.distributed.mpi import Work
 from minigrad.distributed.store import TCPStore
 
 __all__ = [
+    "Backend",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
     "GroupMember",
     "P2POp",
+    "ProcessGroup",
     "ReduceOp",
     "TCPStore",
     "Work",

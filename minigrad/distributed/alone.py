@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from minigrad.distributed.process_group import ProcessGroup
+
 
 class Done:
     """A collective that is over."""
@@ -17,7 +19,7 @@ class Done:
         return True
 
 
-class Alone:
+class Alone(ProcessGroup):
     """The interface of `mpi.Group` for one rank."""
 
     rank, size = 0, 1

@@ -34,6 +34,9 @@ class ReduceOp(enum.Enum):
     BXOR = "BXOR"
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] - torch's name of the kinds, in annotations
+
+
 def _array(name: str, tensor: Any) -> Any:
     """The array of a tensor that an operation is called on."""
     if not isinstance(tensor, Tensor):

@@ -7,17 +7,30 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from minigrad import cuda
 from minigrad.distributed import mpi, nccl
 from minigrad.distributed.alone import Alone
 from minigrad.distributed.errors import DistNetworkError
+from minigrad.distributed.process_group import ProcessGroup as ProcessGroup
 from minigrad.distributed.store import Control, TCPStore
 from minigrad.distributed.witness import Watched
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
 BACKENDS = ("mpi", "gloo", "nccl")
+
+
+class Backend(str):
+    """The name of a backend, in small letters. ValueError for what is not a string."""
+
+    MPI, GLOO, NCCL, UNDEFINED = *BACKENDS, "undefined"
+    default_device_backend_map: ClassVar = {"cpu": "gloo", "cuda": "nccl"}
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: expected the name of a backend, got {name!r}")
+        return super().__new__(cls, name.lower())
 
 
 class _World:

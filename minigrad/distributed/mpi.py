@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.distributed.errors import DistBackendError, DistNetworkError, disagreement
+from minigrad.distributed.process_group import ProcessGroup
 from minigrad.distributed.staging import staged
 
 HEADER = 192  # bytes of a header: longer ones are cut
@@ -74,7 +75,7 @@ class Work:
         return True
 
 
-class Group:
+class Group(ProcessGroup):
     """Ranks that communicate: a communicator for headers and one for data.
 
     rank: within the group. ranks: of its members in the whole program.

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.distributed.errors import DistBackendError, DistNetworkError
+from minigrad.distributed.process_group import ProcessGroup
 
 POLL = 0.2  # seconds between looks at what has been launched
 GRACE = 3.0  # seconds in which the host may raise an error before its process is ended
@@ -106,7 +107,7 @@ class Work:
         return True
 
 
-class Group:
+class Group(ProcessGroup):
     """The interface of `mpi.Group` for CuPy arrays.
 
     control: what the ranks compare their calls through: an `mpi.Group` or a `store.Control`.

@@ -180,6 +180,11 @@ class UntypedStorage:
     `data_ptr()` here. It can be looked at, not changed."""
 
     def __init__(self, array: Any) -> None:
+        if not hasattr(array, "strides"):
+            raise NotImplementedError(
+                f"{type(self).__name__}: minigrad makes no memory without a tensor; use "
+                "minigrad.empty(n, dtype=minigrad.uint8).untyped_storage()"
+            )
         self._array = array
         self._root, self._start, self._stop = root_of(array)
 

@@ -1,4 +1,4 @@
-"""Images: `transforms`, `datasets`, `io`, `utils` and `models`, with torchvision's names.
+"""Images: `transforms`, `datasets`, `io`, `ops`, `utils` and `models`, with torchvision's names.
 
 `minigrad run` and `as_torch()` give this package for `torchvision`. Pillow (extra `vision`) is
 needed for images of files; arrays and tensors do without.
@@ -14,10 +14,11 @@ if _TYPE_CHECKING:
     from minigrad import models as models
     from minigrad.vision import datasets as datasets
     from minigrad.vision import io as io
+    from minigrad.vision import ops as ops
     from minigrad.vision import transforms as transforms
     from minigrad.vision import utils as utils
 
-__all__ = ["datasets", "io", "models", "transforms", "utils"]
+__all__ = ["datasets", "io", "models", "ops", "transforms", "utils"]
 __version__ = "0.0+minigrad"
 
 __getattr__, __dir__ = namespace(

@@ -27,7 +27,9 @@ from minigrad.vision.transforms import functional as F
 
 __all__ = [
     "CIFAR10",
+    "CIFAR100",
     "IMG_EXTENSIONS",
+    "KMNIST",
     "MNIST",
     "DatasetError",
     "DatasetFolder",
@@ -261,12 +263,12 @@ class MNIST(VisionDataset):
         for path in (folder / f"{name}-ubyte", folder / f"{name}-ubyte.gz"):
             if path.exists():
                 return path
-        if download:
+        if download and self._mirrors:
             urls = [f"{mirror}{name}-ubyte.gz" for mirror in self._mirrors]
             return fetch(urls, folder, self._checksums[name])
         raise DatasetError(
-            f"Dataset not found: there is no {folder / name}-ubyte or .gz. You can use "
-            "download=True to download it, or copy the file there"
+            f"Dataset not found: there is no {folder / name}-ubyte or .gz. "
+            + _advice(self._mirrors, "the file there")
         )
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
@@ -287,6 +289,14 @@ class FashionMNIST(MNIST):
     _mirrors, _checksums = sources.FASHION_MIRRORS, sources.FASHION_SHA256
 
 
+class KMNIST(MNIST):
+    """Japanese letters of 28 x 28: 60 000 to train, 10 000 to test; in `root/KMNIST/raw`, where you
+    put them: minigrad does not download them."""
+
+    classes: ClassVar = ["o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"]
+    _mirrors: Sequence[str] = ()
+
+
 class CIFAR10(VisionDataset):
     """Photographs of 3 x 32 x 32: 50 000 to train, 10 000 to test.
 
@@ -300,6 +310,9 @@ class CIFAR10(VisionDataset):
         "truck",
     ]
     base_folder = "cifar-10-batches-py"
+    _train, _test = tuple(f"data_batch_{i}" for i in range(1, 6)), ("test_batch",)
+    _labels = "labels"
+    _archive: str | None = sources.CIFAR_URL.rpartition("/")[2]
 
     def __init__(
         self,
@@ -311,18 +324,18 @@ class CIFAR10(VisionDataset):
     ) -> None:
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train, folder = train, Path(str(self.root))
-        names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
-        archive = folder / sources.CIFAR_URL.rpartition("/")[2]
-        if (folder / self.base_folder).is_dir():
-            images, labels = _read_batches([folder / self.base_folder / name for name in names])
-        elif archive.exists() or download:
+        names = self._train if train else self._test
+        batches = folder / self.base_folder
+        archive = folder / self._archive if self._archive else None
+        if batches.is_dir():
+            images, labels = _read_batches([batches / name for name in names], self._labels)
+        elif archive and (archive.exists() or download):
             archive = fetch([sources.CIFAR_URL], folder, sources.CIFAR_SHA256)
             images, labels = read_cifar(archive, tuple(f"{name}.bin" for name in names))
         else:
-            raise DatasetError(
-                f"Dataset not found: there is neither {folder / self.base_folder} nor {archive}. "
-                "You can use download=True to download it, or copy one of them there"
-            )
+            what = f"neither {batches} nor {archive}" if archive else f"no {batches}"
+            part = "one of them there" if archive else "the folder there"
+            raise DatasetError(f"Dataset not found: there is {what}. " + _advice(archive, part))
         self.data = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
         self.targets = labels.tolist()
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
@@ -334,19 +347,49 @@ class CIFAR10(VisionDataset):
         return len(self.data)
 
 
-def _read_batches(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 3, 32, 32) and labels (N,) of CIFAR-10's pickles, read without running code."""
+class CIFAR100(CIFAR10):
+    """Photographs of 3 x 32 x 32 of 100 classes: 50 000 to train, 10 000 to test.
+
+    In `root`: the folder `cifar-100-python` that torchvision leaves there; minigrad does not
+    download it. The names of the classes are those in its file `meta`.
+    """
+
+    base_folder = "cifar-100-python"
+    _train, _test, _labels, _archive = ("train",), ("test",), "fine_labels", None
+
+    def __init__(self, root: str | os.PathLike, *args: Any, **named: Any) -> None:
+        super().__init__(root, *args, **named)
+        meta = _read_pickle(Path(str(self.root)) / self.base_folder / "meta")
+        self.classes = [x if isinstance(x, str) else x.decode() for x in meta["fine_label_names"]]
+        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+
+
+def _advice(downloads: Any, part: str) -> str:
+    copy = f"copy {part}"
+    return f"You can use download=True to download it, or {copy}" if downloads else f"Please {copy}"
+
+
+def _read_pickle(path: Path) -> dict[str, Any]:
+    """The dict in a file, read without running code."""
+    try:
+        content = Reader(_no_storage, {}).read(path.read_bytes())
+        return {k if isinstance(k, str) else k.decode(): v for k, v in content.items()}
+    except RefusedError:
+        raise
+    except FileNotFoundError:
+        raise DatasetError(f"Dataset not found or corrupted: there is no {path}") from None
+    except Exception as error:
+        raise DatasetError(f"{path} is damaged ({type(error).__name__}: {error})") from None
+
+
+def _read_batches(paths: Sequence[Path], named: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 3, 32, 32) and labels (N,) of CIFAR's pickles; `named`: the key of the labels."""
     images, labels = [], []
     for path in paths:
+        batch = _read_pickle(path)
         try:
-            content = Reader(_no_storage, {}).read(path.read_bytes())
-            batch = {k if isinstance(k, str) else k.decode(): v for k, v in content.items()}
             pixels = np.asarray(_plain(batch["data"]), np.uint8).reshape(-1, 3, 32, 32)
-            numbers = np.asarray(batch["labels"], np.int64)
-        except RefusedError:
-            raise
-        except FileNotFoundError:
-            raise DatasetError(f"Dataset not found or corrupted: there is no {path}") from None
+            numbers = np.asarray(batch[named], np.int64)
         except Exception as error:
             raise DatasetError(f"{path} is damaged ({type(error).__name__}: {error})") from None
         if len(pixels) != len(numbers):
@@ -370,7 +413,8 @@ _refuse, __dir__ = namespace(__name__)
 def __getattr__(name: str) -> Any:
     if name[:1].isupper():
         raise AttributeError(
-            f"module {__name__!r} has no {name}: it has CIFAR10, DatasetFolder, FakeData, "
-            "FashionMNIST, ImageFolder and MNIST; read other data with a Dataset of your own"
+            f"module {__name__!r} has no {name}: it has CIFAR10, CIFAR100, DatasetFolder, "
+            "FakeData, FashionMNIST, ImageFolder, KMNIST and MNIST; read other data with a "
+            "Dataset of your own"
         )
     return _refuse(name)

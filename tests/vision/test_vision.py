@@ -135,6 +135,25 @@ def test_cifar10_from_local_files(write, rng, tmp_path):
         datasets.CIFAR10(tmp_path, train=False)
 
 
+def test_cifar100_from_local_files(rng, tmp_path):
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    batch = {
+        b"data": rng.integers(0, 256, (3, 3072), dtype=np.uint8),
+        b"coarse_labels": [0, 0, 0],
+        b"fine_labels": [7, 99, 3],
+    }
+    (folder / "test").write_bytes(pickle.dumps(batch, 2))
+    names = [f"class {i}".encode() for i in range(100)]
+    (folder / "meta").write_bytes(pickle.dumps({b"fine_label_names": names}, 2))
+    data = datasets.CIFAR100(tmp_path, train=False, transform=transforms.PILToTensor())
+    assert data.targets == [7, 99, 3] and data.class_to_idx["class 99"] == 99
+    assert (data[1][0].numpy() == batch[b"data"][1].reshape(3, 32, 32)).all()
+    for made in (datasets.CIFAR100, datasets.KMNIST):
+        with pytest.raises(RuntimeError, match=r"there is no .*\. Please copy the f"):
+            made(tmp_path / "none", download=True)
+
+
 def test_fake_data():
     data = datasets.FakeData(5, (3, 6, 7), 4, transforms.ToTensor())
     assert len(data) == 5 and data[1][0].shape == (3, 6, 7)
@@ -209,7 +228,7 @@ model = resnet18(num_classes=3).eval()
 print(model(x).shape, torchvision.models is models, torchvision.utils.make_grid(x).shape)
 print(isinstance(model.layer1[0], BasicBlock), ResNet18_Weights.DEFAULT.name)
 try:
-    import torchvision.ops
+    import torchvision.prototype
 except ModuleNotFoundError as error:
     print(error)
 """
@@ -221,6 +240,6 @@ except ModuleNotFoundError as error:
     assert done.stdout.splitlines() == [
         "minigrad.Size([2, 3]) True minigrad.Size([3, 36, 70])",
         "True IMAGENET1K_V1",
-        "No module named 'torchvision.ops': this program runs on minigrad, which has no "
-        "minigrad.vision.ops",
+        "No module named 'torchvision.prototype': this program runs on minigrad, which has no "
+        "minigrad.vision.prototype",
     ], done.stderr

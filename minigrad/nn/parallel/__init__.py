@@ -7,9 +7,9 @@ from typing import Any
 import minigrad
 from minigrad._names import namespace
 from minigrad.nn.modules.module import Module
-from minigrad.tensor import Tensor
+from minigrad.nn.parallel.scatter_gather import gather, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "scatter"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "scatter"]
 
 
 def _check(device_ids: Any) -> None:
@@ -52,26 +52,6 @@ def data_parallel(
     _check(device_ids)
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     return module(*inputs, **(module_kwargs or {}))
-
-
-def scatter(inputs: Any, target_gpus: Any, dim: int = 0) -> list[Any]:
-    """`inputs` once for each device: tensors in them are divided along dim, other values shared.
-
-    target_gpus: devices, or numbers of GPUs. Lists, tuples and dicts of tensors keep their form;
-    where a tensor has fewer parts than there are devices, the last ones get nothing.
-    """
-    if isinstance(inputs, Tensor):
-        parts = inputs.chunk(len(target_gpus), dim)
-        return [part.to(target) for part, target in zip(parts, target_gpus)]
-    if isinstance(inputs, tuple | list) and inputs:
-        rows = zip(*(scatter(value, target_gpus, dim) for value in inputs))
-        if hasattr(inputs, "_fields"):
-            return [type(inputs)(*row) for row in rows]
-        return [type(inputs)(row) for row in rows]
-    if isinstance(inputs, dict) and inputs:
-        rows = zip(*(scatter(value, target_gpus, dim) for value in inputs.values()))
-        return [type(inputs)(zip(inputs, row)) for row in rows]
-    return [inputs for _ in target_gpus]
 
 
 __getattr__, __dir__ = namespace(  # at its first use: few programs communicate

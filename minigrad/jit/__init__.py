@@ -25,7 +25,17 @@ def script(obj: Any, **_: Any) -> Any:
     return obj
 
 
-ignore = unused = export = script_method = script_if_tracing = script
+unused = export = script_method = script_if_tracing = script
+
+
+def ignore(drop: Any = False, **_: Any) -> Any:
+    """The function itself; also as `@ignore()` and `@ignore(drop=True)`. RuntimeError for a drop
+    that is neither a function nor a bool."""
+    if callable(drop):
+        return drop
+    if not isinstance(drop, bool):
+        raise RuntimeError(f"jit.ignore: expected a function or a bool, got {drop!r}")
+    return script
 
 
 def trace(func: Callable, example_inputs: Any = None, **_: Any) -> Any:

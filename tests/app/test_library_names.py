@@ -1,0 +1,128 @@
+"""Names that libraries for torch import: each does here what it does in torch."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import distributed, futures
+from minigrad.distributed.alone import Alone
+from minigrad.nn.parallel.scatter_gather import gather, scatter_kwargs
+from minigrad.vision.ops.misc import FrozenBatchNorm2d
+
+
+def outcome(call: Any) -> Any:
+    """The type of the error, or the result."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error)
+
+
+def test_futures_end_once_as_in_torch(torch):
+    def run(m: Any) -> list:
+        future, failing, order = m.Future(), m.Future(), []
+        rows = [future.done(), outcome(future.value), outcome(lambda: future.set_exception(3))]
+        after = future.then(lambda f: f.wait() + 1).then(lambda f: f.value() * 10)
+        future.add_done_callback(lambda f: order.append(f.value()))
+        future.set_result(1)
+        future.add_done_callback(lambda f: order.append(2))
+        future.add_done_callback(lambda f: 1 / 0)
+        failing.set_exception(KeyError("k"))
+        rows += [future.done(), future.wait(), after.wait(), order]
+        rows += [outcome(lambda: future.set_result(2)), outcome(failing.wait)]
+        rows += [outcome(failing.value), outcome(future.then(lambda f: 1 / 0).wait)]
+        rows += [m.wait_all([future, after]), outcome(lambda: m.wait_all([future, failing]))]
+        rows += [
+            [f.value() for f in m.collect_all([future, after]).wait()],
+            m.collect_all([]).wait(),
+        ]
+        return rows
+
+    got, expected = run(futures), run(torch.futures)
+    expected[1] = got[1]  # torch's text is that of an internal check
+    assert got == expected and got[1] is RuntimeError
+
+
+def test_a_future_waits_for_another_thread():
+    first: futures.Future[int] = futures.Future()
+    second: futures.Future[int] = futures.Future()
+    both = futures.collect_all([first, second])
+    threading.Timer(0.02, lambda: second.set_result(2)).start()
+    first.set_result(1)
+    assert [f.value() for f in both.wait()] == [1, 2]
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_parts_of_a_batch_come_together_again(torch, dim, rng):
+    from torch.nn.parallel import scatter_gather as theirs
+
+    values = rng.normal(size=(5, 4))
+    x, y = minigrad.from_numpy(values), torch.from_numpy(values)
+    got = scatter_kwargs((x, 3), {"k": [x]}, ["cpu", "cpu"], dim)
+    parts = [np.array(row[0]) for row in got[0]]
+    assert [p.shape for p in parts] == [tuple(p.shape) for p in y.chunk(2, dim)]
+    assert [row[1] for row in got[0]] == [3, 3] and len(got[1]) == 2
+    assert np.array_equal(gather([row[0] for row in got[0]], "cpu", dim), values)
+    assert scatter_kwargs((), None, ["cpu"]) == theirs.scatter_kwargs((), None, [])
+    named = gather([{"a": (p, p.sum())} for p in x.chunk(2, dim)], "cpu", dim)
+    assert np.array_equal(named["a"][0], values)
+    assert named["a"][1].tolist() == pytest.approx([p.sum().item() for p in y.chunk(2, dim)])
+    with pytest.raises(ValueError, match="same number of keys"):
+        gather([{"a": x}, {}], "cpu")
+
+
+def test_marks_for_compilers_leave_functions_as_they_are(torch):
+    def function() -> int:
+        return 3
+
+    for m in (minigrad, torch):
+        assert m.jit.ignore(function) is m.jit.ignore()(function) is function
+        assert m.jit.ignore(drop=False)(function)() == m.jit.unused(function)() == 3
+        assert outcome(lambda m=m: m.jit.ignore(3)) is RuntimeError
+        assert outcome(lambda m=m: m.fx.wrap(3)) is RuntimeError
+        assert m.compiler.is_dynamo_compiling() is False
+    assert minigrad.fx.wrap("len") == "len" and minigrad.fx.wrap(function) is function
+    with pytest.raises(AttributeError, match="symbolic_trace"):
+        _ = minigrad.fx.symbolic_trace
+
+
+def test_types_and_libraries_that_programs_ask_for(torch):
+    for name in ("Number", "Device", "FileLike", "Storage", "Size"):
+        assert hasattr(torch.types, name) and hasattr(minigrad.types, name)
+    assert minigrad.types.Number == torch.types.Number
+    for name in ("mkl", "mkldnn", "openmp"):
+        assert getattr(minigrad.backends, name).is_available() is False
+    assert hasattr(torch.backends.mkldnn, "enabled") and not minigrad.backends.mkldnn.enabled
+    x = minigrad.ones(3)
+    assert isinstance(x.untyped_storage(), minigrad.UntypedStorage)
+    assert issubclass(minigrad.TypedStorage, minigrad.storage.UntypedStorage)
+    with pytest.raises(NotImplementedError, match="without a tensor"):
+        minigrad.UntypedStorage(4)
+
+
+def test_backends_of_groups_are_strings(torch):
+    theirs, ours = torch.distributed.Backend, distributed.Backend
+    for name in ("MPI", "GLOO", "NCCL", "UNDEFINED"):
+        assert getattr(theirs, name) == getattr(ours, name)
+    for name in ("Gloo", 3):
+        assert outcome(lambda n=name: theirs(n)) == outcome(lambda n=name: ours(n))
+    assert distributed.ReduceOp.RedOpType is distributed.ReduceOp
+    assert isinstance(Alone(1.0), distributed.ProcessGroup)
+
+
+def test_frozen_batch_norm_is_batch_norm_in_evaluation(torch, rng):
+    norm = torch.nn.BatchNorm2d(4).double().eval()
+    for value in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        value.data.copy_(torch.from_numpy(rng.random(4)))
+    frozen = FrozenBatchNorm2d(4).double()
+    state = {k: minigrad.from_numpy(np.array(v)) for k, v in norm.state_dict().items()}
+    frozen.load_state_dict(state)
+    x = rng.normal(size=(2, 4, 3, 5))
+    expected = norm(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(frozen(minigrad.from_numpy(x)).numpy(), expected, rtol=1e-12)
+    assert not list(frozen.parameters()) and "num_batches_tracked" in state
