@@ -167,7 +167,7 @@ _LAZY_NAMES |= dict.fromkeys(
     ).split(),
     "minigrad.nn.torch_level",
 )
-_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_dynamo")}
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_C", "_dynamo")}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 

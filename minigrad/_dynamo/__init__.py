@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minigrad._dynamo import eval_frame
+from minigrad._dynamo.eval_frame import OptimizedModule as OptimizedModule
 from minigrad._names import namespace
 from minigrad.compiler import (
     allow_in_graph,

@@ -126,3 +126,29 @@ def test_frozen_batch_norm_is_batch_norm_in_evaluation(torch, rng):
     expected = norm(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(frozen(minigrad.from_numpy(x)).numpy(), expected, rtol=1e-12)
     assert not list(frozen.parameters()) and "num_batches_tracked" in state
+
+
+def test_private_names_by_which_libraries_know_torch(torch):
+    for m in (minigrad, torch):
+        assert m._C._log_api_usage_once("library") is None
+    module = minigrad.compile(minigrad.nn.Linear(2, 2))
+    assert isinstance(module, minigrad._dynamo.OptimizedModule)
+    assert module._orig_mod.weight.shape == (2, 2)
+    loaded = minigrad.nn.Linear(2, 2).load_state_dict({}, strict=False)
+    assert isinstance(loaded, minigrad.nn.modules.module._IncompatibleKeys)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_iterators_of_loaders_have_a_length_and_can_be_ended(torch, workers):
+    from torch.utils.data import dataloader as theirs
+
+    from minigrad.utils.data import dataloader as ours
+
+    for m in (ours, theirs):
+        batches = iter(m.DataLoader(range(7), batch_size=2, num_workers=workers))
+        assert isinstance(batches, m._BaseDataLoaderIter) and iter(batches) is batches
+        assert isinstance(batches, m._MultiProcessingDataLoaderIter) == (workers > 0)
+        assert len(batches) == 4 and next(batches).tolist() == [0, 1]
+        if workers:
+            batches._shutdown_workers()
+    assert list(ours.DataLoader(range(3)))[2].tolist() == [2]

@@ -360,7 +360,7 @@ def test_workers_end():
     batches = iter(DataLoader(Squares(100), **as_threads(3)))
     next(batches)
     assert len(worker_threads()) == 3
-    batches.close()  # what `break` in a for loop leads to
+    del batches  # what `break` in a for loop leads to
     wait_for(lambda: not worker_threads())
 
 
@@ -397,7 +397,7 @@ def test_prefetching_is_bounded_and_concurrent():
     assert next(batches).item() == 0
     time.sleep(0.1)
     assert len(fetched) <= 3 * 2 + 1
-    batches.close()
+    del batches
 
 
 def test_timeout_and_order():

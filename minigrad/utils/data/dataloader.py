@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import minigrad
@@ -142,23 +142,21 @@ class DataLoader:
     def _index_source(self) -> Any:
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> _BaseDataLoaderIter:
         # Drawn even without workers, so that the order that the sampler draws next from the same
         # generator does not depend on the number of workers.
         seed = int(minigrad.randint(0, 2**62, (1,), generator=self.generator).item())
-        batches = self._read_ahead(seed) if self.num_workers else self._read()
-        if not self.pin_memory:
-            return batches
-        if minigrad.cuda.is_available():
-            return map(_pin, batches)
-        if not self._warned:
+        pinned = self.pin_memory and minigrad.cuda.is_available()
+        if self.pin_memory and not pinned and not self._warned:
             self._warned = True  # once, not in every epoch
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, "
                 "then device pinned memory won't be used.",
                 stacklevel=2,
             )
-        return batches
+        if self.num_workers:
+            return _MultiProcessingDataLoaderIter(self, self._read_ahead(seed), pinned)
+        return _SingleProcessDataLoaderIter(self, self._read(), pinned)
 
     def _fetcher(self) -> IterableFetcher | MapFetcher:
         """A function from what the sampler gives to a batch."""
@@ -167,7 +165,7 @@ class DataLoader:
             return IterableFetcher(self.dataset, self.collate_fn, batched, self.drop_last)
         return MapFetcher(self.dataset, self.collate_fn, batched)
 
-    def _read(self) -> Iterator[Any]:
+    def _read(self) -> Generator[Any]:
         fetch = self._fetcher()
         for index in self._index_source:
             batch = fetch(index)
@@ -186,7 +184,7 @@ class DataLoader:
             context or multiprocessing.get_context(),
         )
 
-    def _read_ahead(self, seed: int) -> Iterator[Any]:
+    def _read_ahead(self, seed: int) -> Generator[Any]:
         workers = self._workers or self._start_workers()
         if self.persistent_workers:
             self._workers = workers
@@ -315,6 +313,35 @@ def _ordered(loader: DataLoader, workers: Processes | Threads) -> Iterator[Any]:
             continue
         submit()
         yield batch
+
+
+class _BaseDataLoaderIter:
+    """What `iter(loader)` returns: one pass over the batches; its length is theirs."""
+
+    def __init__(self, loader: DataLoader, batches: Generator, pinned: bool) -> None:
+        self._loader, self._read = loader, batches
+        self._batches: Iterator[Any] = map(_pin, batches) if pinned else batches
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._loader._index_source)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """Reads on demand, in this process."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """Reads ahead in workers."""
+
+    def _shutdown_workers(self) -> None:
+        """End the pass; the workers end, too, unless they are persistent."""
+        self._read.close()
 
 
 def _pin(batch: Any) -> Any:
