@@ -107,6 +107,7 @@ _LAZY = (
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",
     "Stream": "minigrad.cuda",
+    "Future": "minigrad.futures",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
     "TypedStorage": "minigrad.storage",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from typing import Final as Final
 
 from minigrad._names import namespace
-from minigrad.nn import Module as ScriptModule
+from minigrad.nn import Module
 
 __all__ = [
     "ScriptModule", "annotate", "export", "fork", "ignore", "is_scripting", "is_tracing",
@@ -18,6 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+
+class ScriptModule(Module):
+    """A class to derive from; other modules are no instances of it, also those that `script` and
+    `trace` have returned."""
 
 
 def script(obj: Any, **_: Any) -> Any:

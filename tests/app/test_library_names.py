@@ -86,6 +86,9 @@ def test_marks_for_compilers_leave_functions_as_they_are(torch):
         assert outcome(lambda m=m: m.jit.ignore(3)) is RuntimeError
         assert outcome(lambda m=m: m.fx.wrap(3)) is RuntimeError
         assert m.compiler.is_dynamo_compiling() is False
+        assert not isinstance(m.nn.Linear(2, 2), m.jit.ScriptModule)
+        assert issubclass(m.jit.ScriptModule, m.nn.Module)
+        assert isinstance(m.futures.Future(), m.Future)
     assert minigrad.fx.wrap("len") == "len" and minigrad.fx.wrap(function) is function
     with pytest.raises(AttributeError, match="symbolic_trace"):
         _ = minigrad.fx.symbolic_trace
