@@ -15,8 +15,11 @@ from minigrad.size import Size
 from minigrad.tensor import Tensor
 from minigrad.cuda import Event as Event
 from minigrad.cuda import Stream as Stream
+from minigrad.futures import Future as Future
 from minigrad.amp import GradScaler as GradScaler
 from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
+from minigrad.storage import TypedStorage as TypedStorage
+from minigrad.storage import UntypedStorage as UntypedStorage
 from minigrad._torch_names import as_torch as as_torch
 from minigrad.amp.autocast_mode import autocast as autocast
 from minigrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
@@ -98,6 +101,7 @@ from minigrad import estimate as estimate
 from minigrad import fft as fft
 from minigrad import func as func
 from minigrad import functorch as functorch
+from minigrad import futures as futures
 from minigrad import fx as fx
 from minigrad import hub as hub
 from minigrad import jit as jit
@@ -116,12 +120,15 @@ from minigrad import serialization as serialization
 from minigrad import signal as signal
 from minigrad import sparse as sparse
 from minigrad import special as special
+from minigrad import storage as storage
 from minigrad import testing as testing
 from minigrad import training as training
+from minigrad import types as types
 from minigrad import utils as utils
 from minigrad import version as version
 from minigrad import vision as vision
 from minigrad import viz as viz
+from minigrad import _C as _C
 from minigrad import _dynamo as _dynamo
 
 def abs(input: Tensor, *, out: Any = None) -> Tensor: ...

@@ -34,7 +34,8 @@ class ReduceOp(enum.Enum):
     BXOR = "BXOR"
 
 
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] - torch's name of the kinds, in annotations
+# torch's name of the type of the kinds, for annotations
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
 
 
 def _array(name: str, tensor: Any) -> Any:

@@ -360,7 +360,8 @@ class CIFAR100(CIFAR10):
     def __init__(self, root: str | os.PathLike, *args: Any, **named: Any) -> None:
         super().__init__(root, *args, **named)
         meta = _read_pickle(Path(str(self.root)) / self.base_folder / "meta")
-        self.classes = [x if isinstance(x, str) else x.decode() for x in meta["fine_label_names"]]
+        names = [x if isinstance(x, str) else x.decode() for x in meta["fine_label_names"]]
+        vars(self)["classes"] = names  # of the files, not of the class
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
 
 

@@ -27,10 +27,20 @@ class FrozenBatchNorm2d(Module):
         self.register_buffer("running_var", minigrad.ones(num_features))
 
     def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *others: Any, **named: Any
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
         state_dict.pop(f"{prefix}num_batches_tracked", None)
-        super()._load_from_state_dict(state_dict, prefix, *others, **named)
+        super()._load_from_state_dict(
+            *(state_dict, prefix, local_metadata, strict),
+            *(missing_keys, unexpected_keys, error_msgs),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
