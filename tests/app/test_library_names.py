@@ -84,7 +84,6 @@ def test_marks_for_compilers_leave_functions_as_they_are(torch):
         assert m.jit.ignore(function) is m.jit.ignore()(function) is function
         assert m.jit.ignore(drop=False)(function)() == m.jit.unused(function)() == 3
         assert outcome(lambda m=m: m.jit.ignore(3)) is RuntimeError
-        assert outcome(lambda m=m: m.fx.wrap(3)) is RuntimeError
         assert m.compiler.is_dynamo_compiling() is False
         assert not isinstance(m.nn.Linear(2, 2), m.jit.ScriptModule)
         assert issubclass(m.jit.ScriptModule, m.nn.Module)
