@@ -110,6 +110,8 @@ _LAZY_NAMES = {
     "Future": "minigrad.futures",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
+    "PyTorchFileReader": "minigrad._C",
+    "ScriptModule": "minigrad.jit",
     "TypedStorage": "minigrad.storage",
     "UntypedStorage": "minigrad.storage",
     "as_torch": "minigrad._torch_names",

@@ -18,6 +18,8 @@ from minigrad.cuda import Stream as Stream
 from minigrad.futures import Future as Future
 from minigrad.amp import GradScaler as GradScaler
 from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
+from minigrad._C import PyTorchFileReader as PyTorchFileReader
+from minigrad.jit import ScriptModule as ScriptModule
 from minigrad.storage import TypedStorage as TypedStorage
 from minigrad.storage import UntypedStorage as UntypedStorage
 from minigrad._torch_names import as_torch as as_torch

@@ -29,6 +29,7 @@ from minigrad._names import namespace
 __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "profile",
     "record_function",
     "schedule",
@@ -37,6 +38,11 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = namespace(__name__)
+
+
+def kineto_available() -> bool:
+    """False: launches are recorded by minigrad itself."""
+    return False
 
 
 class ProfilerActivity(enum.Enum):

@@ -62,6 +62,7 @@ from minigrad.distributed.groups import (
     is_initialized,
     is_mpi_available,
     is_nccl_available,
+    is_torchelastic_launched,
     new_group,
 )
 from minigrad.distributed.mpi import Work
@@ -105,6 +106,7 @@ __all__ = [
     "is_initialized",
     "is_mpi_available",
     "is_nccl_available",
+    "is_torchelastic_launched",
     "isend",
     "new_group",
     "recv",

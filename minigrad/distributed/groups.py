@@ -72,6 +72,11 @@ def is_gloo_available() -> bool:
     return True
 
 
+def is_torchelastic_launched() -> bool:
+    """Whether `torchrun` started this program: it sets an identifier of the run."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def is_initialized() -> bool:
     """Whether `init_process_group` has been called."""
     return _world.group is not None

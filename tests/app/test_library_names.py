@@ -12,6 +12,7 @@ import minigrad
 from minigrad import distributed, futures
 from minigrad.distributed.alone import Alone
 from minigrad.nn.parallel.scatter_gather import gather, scatter_kwargs
+from minigrad.utils.flop_counter import FlopCounterMode
 from minigrad.vision.ops.misc import FrozenBatchNorm2d
 
 
@@ -154,3 +155,36 @@ def test_iterators_of_loaders_have_a_length_and_can_be_ended(torch, workers):
         if workers:
             batches._shutdown_workers()
     assert list(ours.DataLoader(range(3)))[2].tolist() == [2]
+
+
+def test_the_arguments_of_to_are_read_as_torch_does(torch):
+    for m in (minigrad, torch):
+        read = m._C._nn._parse_to
+        assert read("cpu")[:3] == (m.device("cpu"), None, False)
+        assert read(m.float64, non_blocking=True)[:3] == (None, m.float64, True)
+        assert read(m.ones(2, dtype=m.float64))[:2] == (m.device("cpu"), m.float64)
+        assert read(device="cpu", dtype=m.float32)[:2] == (m.device("cpu"), m.float32)
+        assert m._C._get_tracing_state() is None and isinstance(m.Tensor, m._C._TensorMeta)
+
+
+def test_a_program_of_torchrun_is_known(torch, monkeypatch):
+    assert not distributed.is_torchelastic_launched()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    for m in (minigrad, torch):
+        assert m.distributed.is_torchelastic_launched()
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        (lambda: FlopCounterMode(display=False), "estimate"),
+        (lambda: minigrad.autograd.profiler.emit_nvtx(), "nvtx.range"),
+        (lambda: minigrad.PyTorchFileReader("x"), "minigrad.load"),
+    ],
+)
+def test_blocks_and_readers_that_are_not_here_say_so(made, what):
+    with pytest.raises(NotImplementedError, match=what), made():
+        pass
+    with minigrad.autograd.profiler.emit_nvtx(enabled=False):
+        pass
+    assert not minigrad.profiler.kineto_available()

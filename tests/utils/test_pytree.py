@@ -117,3 +117,26 @@ def test_dictionaries_by_their_keys_as_torch(torch):
         pairs, names = module._dict_flatten_with_keys({"b": 1, "a": (2, 3)})
         assert [(place.key, value) for place, value in pairs] == [("b", 1), ("a", (2, 3))]
         assert names == ["b", "a"]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_forms_can_be_made_by_hand_as_torchs(tree, torch):
+    """Libraries flatten trees by the table of types, with leaves of their own choice."""
+    theirs = importlib.import_module("torch.utils._pytree")
+
+    def flatten(module, tree):
+        kind = module._get_node_type(tree)
+        if kind not in module.SUPPORTED_NODES or isinstance(tree, tuple):  # tuples stay whole
+            return [tree], module.LeafSpec()
+        children, context = module.SUPPORTED_NODES[kind].flatten_fn(tree)
+        parts = [flatten(module, child) for child in children]
+        leaves = [leaf for part, _ in parts for leaf in part]
+        return leaves, module.TreeSpec(kind, context, [form for _, form in parts])
+
+    found = []
+    for module in (_pytree, theirs):
+        leaves, form = flatten(module, tree)
+        found.append((leaves, form.num_leaves, form.is_leaf(), form.context))
+        assert module.tree_unflatten(leaves, form) == tree
+        assert module.tree_flatten(tree)[1] == module.tree_flatten(tree)[1]
+    assert found[0] == found[1]
