@@ -28,6 +28,7 @@ from minigrad.compiler.places import (
     sharing,
     view,
 )
+from minigrad.nn.parameter import every_attribute
 from minigrad.tensor import Tensor
 
 
@@ -56,7 +57,7 @@ class Lifted:
     def lift(self, tensors: Iterator[Tensor]) -> None:
         """Give tensors traced arrays."""
         for tensor in tensors:
-            array: Any = tensor.__dict__.get("_array")
+            array: Any = every_attribute(tensor).get("_array")
             if is_plain(array) and id(tensor) not in self.lifted:
                 self._roots.add(id(owner_of(array)))
                 traced = self.trace(array)
@@ -148,7 +149,7 @@ class Lifted:
             elif type(tensor._array) is TracedArray:
                 tensor._array = tensor._array.value
                 self.replaced = True
-        return [t for t in _alive(Tensor) if type(t.__dict__.get("_array")) is TracedArray]
+        return [t for t in _alive(Tensor) if type(every_attribute(t).get("_array")) is TracedArray]
 
 
 def _alive(kind: type) -> list[Any]:
