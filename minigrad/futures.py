@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from kernels.support import forks
 from minigrad._names import namespace
 
 __all__ = ["Future", "collect_all", "wait_all"]
@@ -105,7 +106,7 @@ def collect_all(futures: list[Future]) -> Future[list[Future]]:
     """A Future of the list itself, which ends when all of its Futures have."""
     everything: Future[list[Future]] = Future()
     waiting = len(futures)
-    lock = threading.Lock()
+    lock = forks.lock()
 
     def one_less(_: Future) -> None:
         nonlocal waiting
