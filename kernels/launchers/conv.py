@@ -9,9 +9,11 @@
                    (conv_gemm); a 1x1 kernel reads x as it is
 4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
                    operands and the result lie, so a stride needs no zeros between
-5. double_buffer   CUDA C, float32: such a product with channels last, so that tables count packs,
+5. winograd        3x3, stride 1: a tile of 2x2 results by 16 multiplications, not 36, in as many
+                   products (conv_winograd)
+6. double_buffer   CUDA C, float32: as batch_gemm with channels last, so that tables count packs,
                    and the next ones come while these are multiplied (conv_async)
-6. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
+7. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
 Where the kernel is as large as the image, all three are products as they are (matmul); so they are
 on a CPU for a 1x1 kernel, and forward for few images of many channels, with windows as columns.
@@ -36,6 +38,7 @@ from kernels.launchers import (
     conv_plane,
     conv_product,
     conv_tiled,
+    conv_winograd,
 )
 from kernels.launchers.common import (
     Dialect,
@@ -64,6 +67,7 @@ FORWARD = {
     "tiled": "the input piece with its halo in shared memory",
     "implicit_gemm": "a product whose operand is read through a table of offsets",
     "batch_gemm": "one product over all images, tables for all sides",
+    "winograd": "3 x 3: 2 x 2 results by 16 multiplications, not 36",
     "plane": "one input channel a group: its padded plane in shared memory",
 }
 BACKWARD_DATA = {
@@ -71,12 +75,14 @@ BACKWARD_DATA = {
     "tiled": "a convolution of the gradient, a channel for each phase of the stride",
     "implicit_gemm": "the same as a product through a table of offsets",
     "batch_gemm": "one product over all images for each phase of the stride",
+    "winograd": "3 x 3: the same for the gradient, with the filters turned",
     "plane": "depthwise: the padded plane of the gradient in shared memory",
 }
 BACKWARD_WEIGHT = {
     "direct": "one warp a weight, summed by shuffles",
     "implicit_gemm": "lanes along the output, a tile of sums each",
     "batch_gemm": "one product whose terms are the positions of all images",
+    "winograd": "3 x 3: the steps of forward taken back",
 }
 PACKS = {
     "double_buffer": "float32: channels last, so that cp.async copies packs of the next terms",
@@ -87,6 +93,7 @@ LAUNCHERS = {
     "implicit_gemm": conv_gemm,
     "batch_gemm": conv_batch,
     **dict.fromkeys(PACKS, conv_mma),
+    "winograd": conv_winograd,
     "plane": conv_plane,
     "product": conv_product,
 }
@@ -153,8 +160,8 @@ def _version(
     check_version(name, version, own)
     backward = name == "conv2d_backward_data"
     refusal = _refusal(version, geo, like) if version in PACKS else None
-    if version == "plane":
-        refusal = conv_plane.refusal(geo, like.dtype, backward)
+    if version in ("plane", "winograd"):
+        refusal = LAUNCHERS[version].refusal(geo, like.dtype, backward)
     if refusal:
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
@@ -170,11 +177,18 @@ def _version(
     if gpu or dialect.name != "numba":
         return "direct" if is_small else "implicit_gemm"
     if windows is None:
-        return conv_costs.cheapest_of_weights(dialect, terms, rows)
+        may_filter = conv_winograd.refusal(geo, like.dtype, False) is None
+        return conv_costs.cheapest_of_weights(dialect, geo, terms, rows, may_filter)
     if conv_plane.pays(geo, like.dtype, backward):
         return "plane"
-    images, may_copy = geo.x_shape[0], not backward and conv_product.may_copy(geo, like)
-    return conv_costs.cheapest(dialect, windows, images, rows, terms, is_small, backward, may_copy)
+    also = []
+    if not backward and conv_product.may_copy(geo, like):
+        also.append("product")
+    if conv_winograd.refusal(geo, like.dtype, backward) is None:
+        also.append("winograd")
+    return conv_costs.cheapest(
+        dialect, windows, geo.x_shape[0], rows, terms, is_small, backward, also
+    )
 
 
 def _tile_grid(
@@ -416,6 +430,8 @@ def _cases(rng, versions):
     for chosen, x_shape, w_shape, *options in [
         ((None, "direct", "tiled", "batch_gemm", *PACKS), *odd),
         ((None, "tiled"), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
+        ((None, "winograd"), (3, 5, 8, 11), (6, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+        (("winograd",), (2, 70, 27, 14), (34, 70, 3, 3), (1, 1), (2, 0), (1, 1), 1),
         ((None, "plane"), (2, 5, 13, 16), (5, 1, 2, 3), (3, 2), (1, 2), (2, 1), 5),
         ((None,), (2, 5, 7, 9), (33, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
         ((None,), (3, 2, 13, 8), (9, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
@@ -436,7 +452,7 @@ def _cases(rng, versions):
             yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
             (more,) = as_for(version, normal(rng, x_shape[1]))
             yield "conv2d_backward_data", (g, w, x_shape, *options, more), how, 60
-            if version not in ("tiled", "plane"):
+            if version in (None, *versions("conv2d_backward_weight")):
                 yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
 
 
@@ -451,9 +467,13 @@ def _compiled(versions):
                 how = {"version": version}
                 if version == "plane":
                     (x, w, bias, g), how["groups"] = alone, 4
+                if version == "winograd" and stride > 1:
+                    continue
                 given = (x, w, bias) if name == "conv2d" else (g, w, x.shape)
                 yield name, (*given, *options[:3]), how
         for version in versions("conv2d_backward_weight"):
+            if version == "winograd" and stride > 1:
+                continue
             x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
             yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}
     if "mma_sync" in versions("conv2d"):  # its large tiles, and without a bias
@@ -490,5 +510,5 @@ FAMILY = Family(
     ),
     _cases,
     _compiled,
-    files=("conv_direct", "conv_gemm", "conv_batch"),
+    files=("conv_direct", "conv_gemm", "conv_batch", "conv_winograd"),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 
 from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
@@ -23,6 +24,10 @@ COPIED = 85  # an element of a window that is copied to a column
 BROUGHT_APART = 60  # a result, from the order of channels to that of images
 TRANSPOSED = 30  # an element of the weights; from further away than the second level FAR_TRANSPOSED
 FAR_TRANSPOSED = 120
+# Of winograd: what a channel of a tile takes, and the results of one; planes of them.
+WINDOW, SUMMED = 130, 150
+READ_PLANE, WRITTEN_PLANE = 6000, 4000
+FILTER, FILTERED = 500, 1000  # a filter; more for the gradient of one
 # The time of a layout, in multiply-adds:
 SECOND_LEVEL = 1 << 18  # elements that this cache holds
 LAUNCH = 125_000
@@ -62,15 +67,24 @@ def _tiled(dialect: Dialect, windows: Windows) -> float:
     return 0 if one_each else waste * ((1.05 if _is_wide() else 2.05) * terms + 12)
 
 
+def _winograd(windows: Windows, rows: int) -> float:
+    """The cost of `winograd`, of so many rows of results in all images."""
+    (read, written), (height, width) = windows.channels, windows.out
+    tiles = ceil_div(height, 2) * (ceil_div(width, 2) + 1)
+    products = _waste((written,), (32,)) * 16 * (read + 6)
+    made = (WINDOW + READ_PLANE / tiles) * read / written + SUMMED + WRITTEN_PLANE / tiles
+    return tiles / (height * width) * (products + made) + FILTER * read / max(rows, 1)
+
+
 def cheapest(
     dialect: Dialect, windows: Windows, images: int, columns: int, terms: int, is_small: bool,
-    backward: bool, may_copy: bool,
+    backward: bool, also: Collection[str],
 ) -> str:  # fmt: skip
     """For the output or dx (`backward`): so many columns of results a group, each of so many terms
     in all.
 
     The channels of `windows` are the columns, for each phase of a stride. is_small: none of the
-    products pays. may_copy: `conv_product` takes the convolution.
+    products pays. also: "product" and "winograd" where these take the convolution.
     """
     read, written = windows.channels
     computed, phases = read * math.prod(windows.kernel), written // max(columns, 1)
@@ -88,18 +102,28 @@ def cheapest(
         near = columns * terms <= SECOND_LEVEL
         costs["batch_gemm"] += (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
-    if may_copy:
+    if "product" in also:
         product = _waste((rows, columns), (32, 32)) * (terms + 24)
         apart = BROUGHT_APART if images > 1 else 0
         costs["product"] = product + COPIED * terms / max(columns, 1) + apart
+    if "winograd" in also:
+        costs["winograd"] = _winograd(windows, rows)
     return min(costs, key=costs.__getitem__)
 
 
-def cheapest_of_weights(dialect: Dialect, rows: int, columns: int) -> str:
-    """For the gradient of the weights: a cost of each term, of which there are many."""
+def cheapest_of_weights(
+    dialect: Dialect, geo: Geometry, rows: int, columns: int, may_filter: bool
+) -> str:
+    """For the gradient of the weights: a cost of each term, of which there are many. may_filter:
+    `winograd` takes the convolution."""
     once, more = (1.45, 12) if _is_wide() else (2.55, 25)
     batched = _batched(dialect, rows, columns) + 22 / max(rows, 1)
-    return "batch_gemm" if batched < once + more / max(rows, 1) else "implicit_gemm"
+    costs = {"batch_gemm": batched, "implicit_gemm": once + more / max(rows, 1)}
+    if may_filter:
+        read, pixels = geo.channels[0], geo.x_shape[0] * math.prod(geo.out)
+        forward = _winograd(geo.windows, pixels) + FILTERED * read / max(pixels, 1)
+        costs["winograd"] = forward / (9 * read)
+    return min(costs, key=costs.__getitem__)
 
 
 def cheapest_layout(

@@ -17,7 +17,7 @@ from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.conv_tables import Layout, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.plans import Plans
 from kernels.support import processor
-from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, normal, put, wide
+from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 # x, w, stride, padding, dilation, groups; of shapes that share tiles, for each tile is a kernel
@@ -56,6 +56,8 @@ BATCH += ("one_pixel", "empty_batch")
 OTHERS += [(case, "batch_gemm") for case in BATCH]
 TILED = ("many_channels", "everything", "groups", "few_channels", "less_than_a_stride")
 TILED += ("depthwise", "depthwise_several", "depthwise_stride")
+WINOGRAD = ("3x3", "many_channels", "one_pixel", "empty_batch")
+OTHERS += [(case, "winograd") for case in WINOGRAD]
 OF_WEIGHTS = OTHERS
 OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
@@ -247,20 +249,83 @@ def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
         assert trace.rows["conv2d_backward_weight", "implicit_gemm"][0] == parts
 
 
-def test_batch_gemm_has_no_races(device, rng):
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("padding", [(0, 0), (2, 1)])
+@pytest.mark.parametrize("shape", [(1, 17, 20), (5, 3, 4), (3, 40, 9)])
+def test_tiles_of_results_in_parts(device, shape, padding, backend, rng, monkeypatch):
+    """Parts of images and parts of an image's rows, none of them as large as the others."""
+    winograd = importlib.import_module("kernels.launchers.conv_winograd")
+    for name, value in (("PART", 30_000), ("GPU_PART", 30_000), ("LEAST", 8)):
+        monkeypatch.setattr(winograd, name, value)
+    monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
+    images, height, width = shape
+    x, w = normal(rng, (images, 7, height, width)), normal(rng, (9, 7, 3, 3))
+    bias, how = normal(rng, 9), {"backend": backend, "version": "winograd"}
+    expected = reference.conv2d(wide(x), wide(w), wide(bias), (1, 1), padding)
+    g = normal(rng, expected.shape)
+    on_x, on_w, on_bias, on_g = (put(a, device) for a in (x, w, bias, g))
+    y = kernels.conv2d(on_x, on_w, on_bias, (1, 1), padding, **how)
+    assert_close(y, expected, abs(expected).max(), 63)
+    dx = kernels.conv2d_backward_data(on_g, on_w, x.shape, (1, 1), padding, **how)
+    expected = reference.conv2d_backward_data(wide(g), wide(w), x.shape, (1, 1), padding)
+    assert_close(dx, expected, abs(expected).max(), 81)
+    dw = kernels.conv2d_backward_weight(on_g, on_x, w.shape, (1, 1), padding, **how)
+    expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, (1, 1), padding)
+    assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
+
+
+def test_what_runs_for_many_channels(device, rng):
+    if device != "cpu":
+        pytest.skip("GPUs have their own choice")
+    assert ran_for(rng, (1, 64, 56, 56), (64, 64, 3, 3)) == ["winograd"] * 3
+    assert ran_for(rng, (4, 64, 8, 8), (64, 64, 3, 3)) == ["batch_gemm"] * 3  # few tiles a row
+    assert "winograd" not in ran_for(rng, (1, 64, 56, 56), (64, 64, 3, 3), stride=(2, 2))
+    assert "winograd" not in ran_for(rng, (1, 64, 20, 20), (64, 64, 5, 5))
+    half = ran_for(rng, (1, 64, 56, 56), (64, 64, 3, 3), dtype=np.float16)
+    assert "winograd" not in half  # sums of 16-bit numbers would be rounded before the last step
+
+
+def ran_for(rng, x_shape, w_shape, dtype=np.float32, stride=(1, 1)) -> list[str]:
+    """The versions that run for a convolution with padding 1, and for its gradients."""
+    x, w, found = normal(rng, x_shape, dtype), normal(rng, w_shape, dtype), []
+    options = {"stride": stride, "padding": (1, 1), "backend": "numba"}
+    y = kernels.conv2d(x, w, **options)
+    for run in (
+        lambda: kernels.conv2d(x, w, **options),
+        lambda: kernels.conv2d_backward_data(y, w, x_shape, **options),
+        lambda: kernels.conv2d_backward_weight(y, x, w_shape, **options),
+    ):
+        with kernels.trace() as trace:
+            run()
+        own = {version for name, version in trace.rows if name.startswith("conv2d")}
+        found += sorted(own - {"pad", "weights", "inputs", "gradients", "swap_channels"})
+    return found
+
+
+def test_an_infinite_element_reaches_the_results_of_its_tiles_alone(device, rng):
+    x, w = normal(rng, (1, 2, 8, 8)), normal(rng, (3, 2, 3, 3))
+    x[0, 1, 2, 2] = np.inf  # in the windows of the results from 1 to 3, down and across
+    y = kernels.conv2d(put(x, device), put(w, device), padding=(1, 1), version="winograd")
+    bad = ~np.isfinite(get(y))
+    assert bad[:, :, 1:4, 1:4].all()
+    assert not bad[:, :, 4:].any()
+    assert not bad[:, :, :, 4:].any()
+
+
+@pytest.mark.parametrize("version", ["batch_gemm", "winograd"])
+def test_shared_memory_has_no_races(device, version, rng):
     """More terms than a tile: the next one is filled after all have read this one."""
     if device != "cpu":
         pytest.skip("the lab records on the CPU")
+    stride = (2, 2) if version == "batch_gemm" else (1, 1)
     x, w = normal(rng, (1, 8, 4, 5)), normal(rng, (3, 8, 3, 3))
-    options = ((2, 2), (1, 1))
+    options, how = (stride, (1, 1)), {"backend": "numba", "version": version}
     with lab.profiled() as launches:
-        y = kernels.conv2d(x, w, None, *options, backend="numba", version="batch_gemm")
-        how = {"backend": "numba", "version": "batch_gemm"}
+        y = kernels.conv2d(x, w, None, *options, **how)
         kernels.conv2d_backward_data(y, w, x.shape, *options, **how)
         kernels.conv2d_backward_weight(y, x, w.shape, *options, **how)
-    reports = [launch.report for launch in launches if launch.version == "batch_gemm"]
-    assert len(reports) == 1 + 1 + 1
-    assert not any(report.races or report.errors for report in reports)
+    assert sum(launch.version == version for launch in launches) == 1 + 1 + 1
+    assert not any(launch.report.races or launch.report.errors for launch in launches)
 
 
 def test_views(device, rng):
@@ -294,7 +359,9 @@ def test_errors(device, rng):
     with pytest.raises(ValueError, match=r"expected x \(N, C, H, W\)"):
         conv((2, 8, 8), (4, 2, 3, 3))
     with pytest.raises(ValueError, match="expected a version"):
-        conv((1, 2, 8, 8), (4, 2, 3, 3), version="winograd")
+        conv((1, 2, 8, 8), (4, 2, 3, 3), version="fft")
+    with pytest.raises(ValueError, match="'winograd' takes kernels of 3 x 3 with stride 1"):
+        conv((1, 2, 8, 8), (4, 2, 3, 3), version="winograd", dilation=(2, 2))
     with pytest.raises(ValueError, match="'plane' takes one input channel a group"):
         conv((1, 2, 8, 8), (4, 2, 3, 3), version="plane")
     with pytest.raises(ValueError, match="planes that fit in 24 KB, not 80 x 81"):

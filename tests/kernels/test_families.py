@@ -32,6 +32,7 @@ HELPERS |= {
     "conv_product",
     "conv_tables",
     "conv_tiled",
+    "conv_winograd",
     "determinism",
     "expression",
     "layout",

@@ -1,0 +1,217 @@
+"""Convolution with kernels of 3 x 3 by fewer multiplications: Winograd's minimal filtering.
+
+Two results y that are next to each other share two of their three elements d, so that with three
+taps g they take four multiplications, not six (S. Winograd, "Arithmetic complexity of
+computations", 1980; F(2, 3)):
+
+    m0 = (d0 - d2) g0                      y0 = m0 + m1 + m2
+    m1 = (d1 + d2) (g0 + g1 + g2) / 2      y1 = m1 - m2 - m3
+    m2 = (d2 - d1) (g0 - g1 + g2) / 2
+    m3 = (d1 - d3) g2
+
+Along both axes, a tile of 2 x 2 results takes 16, not 36. What is made of d serves all filters,
+what is made of g all tiles, and the sums over channels come before y: a convolution is 16 matrix
+products, one for each pair of an m down and an m across (A. Lavin and S. Gray, "Fast algorithms for
+convolutional neural networks", 2016).
+
+    weights    w (O, C, 3, 3) -> u (16, O, C)
+    inputs     planes -> v (16, C, tiles), of windows of 4 x 4, two apart
+    outputs    m = u @ v (16, O, tiles) -> y
+
+For backward-data the gradient is convolved with the filters turned. For backward-weight each step
+is taken back, the last one first:
+
+    gradients  planes of g -> d (16, O, tiles)
+    filters    d @ v.T (16, O, C) -> dw
+
+Rounding errors are those of direct sums. An infinite element makes all results of its tiles NaN.
+
+Planes are split by even and odd rows and columns (`conv_gemm.pad`), so that neighbouring tiles read
+neighbouring elements, over the ends of rows: the last tile of a row has no results.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from kernels.simt import cuda
+
+BLOCK = 64
+
+
+@functools.cache
+def _of_taps(acc_t):
+    @cuda.jit(device=True)
+    def of_taps(g0, g1, g2):
+        ends, middle = acc_t(0.5) * (g0 + g2), acc_t(0.5) * g1
+        return g0, ends + middle, ends - middle, g2
+
+    return of_taps
+
+
+@cuda.jit(device=True)
+def _of_window(d0, d1, d2, d3):
+    return d0 - d2, d1 + d2, d2 - d1, d1 - d3
+
+
+@cuda.jit(device=True)
+def _results(m0, m1, m2, m3):
+    return m0 + m1 + m2, m1 - m2 - m3
+
+
+@cuda.jit(device=True)
+def _of_gradients(g0, g1):
+    return g0, g0 + g1, g0 - g1, -g1
+
+
+@functools.cache
+def _taps(acc_t):
+    @cuda.jit(device=True)
+    def taps(m0, m1, m2, m3):
+        ends = acc_t(0.5) * (m1 + m2)
+        return m0 + ends, acc_t(0.5) * (m1 - m2), ends + m3
+
+    return taps
+
+
+@functools.cache
+def weights(acc_t, turned: bool):
+    """Block BLOCK: a thread makes u[:, row, column] of a filter of w (O, C, 9), which is `turned`
+    by 180 degrees for backward-data; row and column are O and C, then C and O."""
+    of_taps, (first, step) = _of_taps(acc_t), (8, -1) if turned else (0, 1)
+
+    @cuda.jit
+    def conv2d_winograd_weights(w, u):
+        down = cuda.shared.array((4, 3, BLOCK), acc_t)
+        tx, row = cuda.threadIdx.x, cuda.blockIdx.y
+        column = cuda.blockIdx.x * BLOCK + tx
+        if column < u.shape[2]:
+            o, c = (column, row) if turned else (row, column)
+            for j in range(3):
+                k = first + j * step
+                m = of_taps(w[o, c, k], w[o, c, k + 3 * step], w[o, c, k + 6 * step])
+                for i in range(4):
+                    down[i, j, tx] = m[i]
+        cuda.syncthreads()
+        if column < u.shape[2]:
+            for i in range(4):
+                m = of_taps(down[i, 0, tx], down[i, 1, tx], down[i, 2, tx])
+                for j in range(4):
+                    u[4 * i + j, row, column] = m[j]
+
+    return conv2d_winograd_weights
+
+
+@functools.cache
+def inputs(acc_t):
+    """Grid (tiles, channels, images): a thread makes v[:, channel, image * count + tile] of the
+    `count` tiles from the tile `first` on. planes flat: for each image and channel four phases of
+    `plane` elements, in rows of `width`."""
+
+    @cuda.jit
+    def conv2d_winograd_inputs(planes, v, plane, width, first, count):
+        tile = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        channel, image = cuda.blockIdx.y, cuda.blockIdx.z
+        if tile < count:
+            base = (image * cuda.gridDim.y + channel) * 4 * plane + first + tile
+            down = cuda.local.array((4, 4), acc_t)
+            for j in range(4):
+                even = base + j % 2 * plane + j // 2
+                odd = even + 2 * plane
+                m = _of_window(planes[even], planes[odd], planes[even + width], planes[odd + width])
+                for i in range(4):
+                    down[i, j] = m[i]
+            for i in range(4):
+                m = _of_window(down[i, 0], down[i, 1], down[i, 2], down[i, 3])
+                for j in range(4):
+                    v[4 * i + j, channel, image * count + tile] = m[j]
+
+    return conv2d_winograd_inputs
+
+
+@functools.cache
+def outputs(acc_t, has_bias: bool, size: int):
+    """Grid (channels, images): a block writes y[image, channel] from `row` on, of `count` tiles, at
+    most `size`. Results lie in shared memory first, where neighbours have tables of their own, so
+    that a warp writes neighbours."""
+
+    @cuda.jit
+    def conv2d_winograd_outputs(m, bias, y, width, row, count):
+        results = cuda.shared.array((2, 2, size), acc_t)
+        tx, channel, image = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
+        more = acc_t(bias[channel]) if has_bias else acc_t(0)
+        for tile in range(tx, count, cuda.blockDim.x):
+            at = image * count + tile
+            down = cuda.local.array((2, 4), acc_t)
+            for j in range(4):
+                pair = _results(
+                    m[j, channel, at],
+                    m[4 + j, channel, at],
+                    m[8 + j, channel, at],
+                    m[12 + j, channel, at],
+                )
+                down[0, j] = pair[0]
+                down[1, j] = pair[1]
+            for i in range(2):
+                pair = _results(down[i, 0], down[i, 1], down[i, 2], down[i, 3])
+                results[i, 0, tile] = pair[0] + more
+                results[i, 1, tile] = pair[1] + more
+        cuda.syncthreads()
+        for i in range(min(count // width * 2, y.shape[2] - row)):
+            for j in range(tx, y.shape[3], cuda.blockDim.x):
+                y[image, channel, row + i, j] = results[i % 2, j % 2, i // 2 * width + j // 2]
+
+    return conv2d_winograd_outputs
+
+
+@functools.cache
+def gradients(acc_t):
+    """Grid (tiles, channels, images): as `inputs`, of planes of g with zeros where there is no
+    result, to d."""
+
+    @cuda.jit
+    def conv2d_winograd_gradients(planes, d, plane, first, count):
+        tile = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        channel, image = cuda.blockIdx.y, cuda.blockIdx.z
+        if tile < count:
+            base = (image * cuda.gridDim.y + channel) * 4 * plane + first + tile
+            down = cuda.local.array((4, 2), acc_t)
+            for j in range(2):
+                m = _of_gradients(planes[base + j * plane], planes[base + (j + 2) * plane])
+                for i in range(4):
+                    down[i, j] = m[i]
+            for i in range(4):
+                m = _of_gradients(down[i, 0], down[i, 1])
+                for j in range(4):
+                    d[4 * i + j, channel, image * count + tile] = m[j]
+
+    return conv2d_winograd_gradients
+
+
+@functools.cache
+def filters(acc_t):
+    """Block BLOCK, grid (C tiles, O): dw (O, C, 9) from m (16, O, C), by way of shared memory, so
+    that a warp writes neighbours."""
+    taps_of = _taps(acc_t)
+
+    @cuda.jit
+    def conv2d_winograd_filters(m, dw):
+        taps = cuda.shared.array((9, BLOCK), acc_t)
+        tx, o, c0 = cuda.threadIdx.x, cuda.blockIdx.y, cuda.blockIdx.x * BLOCK
+        channels = m.shape[2]
+        c = c0 + tx
+        if c < channels:
+            down = cuda.local.array((3, 4), acc_t)
+            for j in range(4):
+                g = taps_of(m[j, o, c], m[4 + j, o, c], m[8 + j, o, c], m[12 + j, o, c])
+                for i in range(3):
+                    down[i, j] = g[i]
+            for i in range(3):
+                g = taps_of(down[i, 0], down[i, 1], down[i, 2], down[i, 3])
+                for j in range(3):
+                    taps[3 * i + j, tx] = g[j]
+        cuda.syncthreads()
+        for k in range(tx, 9 * min(BLOCK, channels - c0), BLOCK):
+            dw[o, c0 + k // 9, k % 9] = taps[k % 9, k // 9]
+
+    return conv2d_winograd_filters
