@@ -91,11 +91,11 @@ def cheapest(
     tiled, more = _tiled(dialect, windows), INTERLEAVING if phases > 1 else 0
     if is_small and tiled == math.inf:
         return "direct"
-    pixels = math.prod(windows.out)
+    pixels, each = math.prod(windows.out), 32 if _is_wide() else 24
     rows = images * pixels
     costs = {
         "tiled": tiled + more,
-        "batch_gemm": _batched(dialect, rows, columns) * (terms / max(phases, 1) + 24),
+        "batch_gemm": _batched(dialect, rows, columns) * (terms / max(phases, 1) + each),
         "implicit_gemm": _waste((written,), (8,)) * (1.45 * computed + 50) + more,
     }
     if not backward:  # dx transposes the weights in all versions
