@@ -137,6 +137,46 @@ __global__ void plane_forward(const T* x, const T* w, const T* bias, T* y, Plane
     }
 }
 
+// One warp: dw[channel] (taps) of x (images * channels, H, W) and g (the same, OH, OW). The planes as
+// in plane_forward, with the elements of g a stride apart.
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, int SIZE>
+__global__ void plane_weight(const T* x, const T* g, T* dw, int planes, PlaneSizes s) {
+    __shared__ A plane[SIZE], slopes[SIZE];
+    const int lane = threadIdx.x, channel = blockIdx.x;
+    A sum[KH * KW] = {};
+    for (int q = lane; q < s.count; q += 32) plane[q] = slopes[q] = A(0);
+    for (int z = channel; z < planes; z += s.out_channels) {
+        const T* from = x + (long long)z * s.height * s.width;
+        const T* gradient = g + (long long)z * s.out_height * s.out_width;
+        __syncthreads();
+        for (int h = 0; h < s.height; ++h) {
+            A* row = plane + (s.lead_h + h) * s.row + s.lead_w;
+            for (int u = lane; u < s.width; u += 32) row[u] = A(from[h * s.width + u]);
+        }
+        for (int h = 0; h < s.out_height; ++h) {
+            A* row = slopes + h * SH * s.row;
+            for (int u = lane; u < s.out_width; u += 32) {
+                row[u * SW] = A(gradient[h * s.out_width + u]);
+            }
+        }
+        __syncthreads();
+        for (int q = lane; q < s.count - (KH - 1) * DH * s.row - (KW - 1) * DW; q += 32) {
+            #pragma unroll
+            for (int i = 0; i < KH; ++i) {
+                #pragma unroll
+                for (int j = 0; j < KW; ++j) {
+                    sum[i * KW + j] += slopes[q] * plane[q + i * DH * s.row + j * DW];
+                }
+            }
+        }
+    }
+    #pragma unroll
+    for (int t = 0; t < KH * KW; ++t) {
+        const A total = warp_sum(sum[t]);
+        if (lane == 0) dw[channel * (KH * KW) + t] = T(total);
+    }
+}
+
 // Grid (images * channels, row tiles, column tiles) of dx.
 template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW>
 __global__ void direct_data(const T* g, const T* w, T* dx, Sizes s) {

@@ -35,6 +35,12 @@ def tiled_forward(
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 
+def _plane_sizes(x, channels: int, y, *sizes: int) -> np.void:
+    """`PlaneSizes` of conv_direct.cu."""
+    numbers = [*x.shape[1:], channels, *y.shape[1:], *sizes]
+    return np.array(numbers, np.int32).view(f"V{4 * len(numbers)}")[0]
+
+
 def plane_forward(
     acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
     size: int,
@@ -42,11 +48,19 @@ def plane_forward(
     """kernel(x, w, bias, y, written, count, width, lead_h, lead_w) for x and y (planes, H, W)."""
 
     def arguments(x, w, bias, y, *sizes):
-        numbers = [*x.shape[1:], len(w), *y.shape[1:], *sizes]
-        return x, w, bias, y, np.array(numbers, np.int32).view(f"V{4 * len(numbers)}")[0]
+        return x, w, bias, y, _plane_sizes(x, len(w), y, *sizes)
 
     constants = (acc_t, *kernel, *apart, *stride, *dilation, turned, has_bias, size)
     return _kernel("plane_forward", (0,), constants, arguments)
+
+
+def plane_weight(acc_t, kernel: Pair, stride: Pair, dilation: Pair, size: int) -> Kernel:
+    """kernel(x, g, dw, count, width, lead_h, lead_w) for x and g (planes, H, W), dw (C, taps)."""
+
+    def arguments(x, g, dw, *sizes):
+        return x, g, dw, len(x), _plane_sizes(x, len(dw), g, 1, *sizes)
+
+    return _kernel("plane_weight", (0,), (acc_t, *kernel, *stride, *dilation, size), arguments)
 
 
 def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair) -> Kernel:

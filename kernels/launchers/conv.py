@@ -83,6 +83,7 @@ BACKWARD_WEIGHT = {
     "implicit_gemm": "lanes along the output, a tile of sums each",
     "batch_gemm": "one product whose terms are the positions of all images",
     "winograd": "3 x 3: the steps of forward taken back",
+    "plane": "depthwise: both padded planes in shared memory, a sum for each tap",
 }
 PACKS = {
     "double_buffer": "float32: channels last, so that cp.async copies packs of the next terms",
@@ -161,7 +162,7 @@ def _version(
     backward = name == "conv2d_backward_data"
     refusal = _refusal(version, geo, like) if version in PACKS else None
     if version in ("plane", "winograd"):
-        refusal = LAUNCHERS[version].refusal(geo, like.dtype, backward)
+        refusal = LAUNCHERS[version].refusal(name, geo, like.dtype)
     if refusal:
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
@@ -176,16 +177,14 @@ def _version(
     is_small = rows < MIN_GEMM_CHANNELS and (gpu or (windows is not None and terms < LONG_SUM))
     if gpu or dialect.name != "numba":
         return "direct" if is_small else "implicit_gemm"
-    if windows is None:
-        may_filter = conv_winograd.refusal(geo, like.dtype, False) is None
-        return conv_costs.cheapest_of_weights(dialect, geo, terms, rows, may_filter)
-    if conv_plane.pays(geo, like.dtype, backward):
+    if conv_plane.pays(name, geo, like.dtype):
         return "plane"
-    also = []
+    may_filter = conv_winograd.refusal(name, geo, like.dtype) is None
+    if windows is None:
+        return conv_costs.cheapest_of_weights(dialect, geo, terms, rows, may_filter)
+    also = ["winograd"] if may_filter else []
     if not backward and conv_product.may_copy(geo, like):
         also.append("product")
-    if conv_winograd.refusal(geo, like.dtype, backward) is None:
-        also.append("winograd")
     return conv_costs.cheapest(
         dialect, windows, geo.x_shape[0], rows, terms, is_small, backward, also
     )
@@ -410,7 +409,7 @@ def _cost_backward_weight(g, x, w_shape, *_, **__):
 
 
 _IMAGE, _FILTERS, _RESULT = (2, 3, 12, 11), (5, 3, 3, 3), (2, 5, 12, 11)
-_DEPTHWISE = floats(*_IMAGE), floats(3, 1, 3, 3)
+_DEPTHWISE = {_IMAGE: _IMAGE, _FILTERS: (3, 1, 3, 3), _RESULT: _IMAGE}
 _PADDED = dict(padding=(1, 1))
 
 
@@ -418,9 +417,11 @@ def _problem(first: Shape, second: Shape, *more):
     """The function from a version to a small call."""
 
     def problem(version: str):
+        shapes, options = (first, second, *more), dict(_PADDED)
         if version == "plane":
-            return (*_DEPTHWISE, *more), {**_PADDED, "groups": 3}
-        return (*as_for(version, floats(*first), floats(*second)), *more), _PADDED
+            shapes, options["groups"] = [_DEPTHWISE[shape] for shape in shapes], _IMAGE[1]
+        arrays = as_for(version, floats(*shapes[0]), floats(*shapes[1]))
+        return (*arrays, *shapes[2:]), options
 
     return problem
 
@@ -459,23 +460,18 @@ def _cases(rng, versions):
 def _compiled(versions):
     arrays = ones(2, 4, 17, 17), ones(6, 4, 3, 3), ones(6)
     for stride, n in ((1, 15), (2, 8)):
-        options = ((stride, stride), (0, 0), (1, 1), 1)
+        options = ((stride, stride), (0, 0), (1, 1))
         alone = ones(2, 4, 17, 17), ones(4, 1, 3, 3), ones(4), ones(2, 4, n, n)
-        for name in ("conv2d", "conv2d_backward_data"):
+        for name in ("conv2d", "conv2d_backward_data", "conv2d_backward_weight"):
             for version in versions(name):
+                if version == "winograd" and stride > 1:
+                    continue
                 x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
                 how = {"version": version}
                 if version == "plane":
                     (x, w, bias, g), how["groups"] = alone, 4
-                if version == "winograd" and stride > 1:
-                    continue
-                given = (x, w, bias) if name == "conv2d" else (g, w, x.shape)
-                yield name, (*given, *options[:3]), how
-        for version in versions("conv2d_backward_weight"):
-            if version == "winograd" and stride > 1:
-                continue
-            x, w, bias, g = as_for(version, *arrays, ones(2, 6, n, n))
-            yield "conv2d_backward_weight", (g, x, w.shape, *options), {"version": version}
+                given = {"conv2d": (x, w, bias), "conv2d_backward_data": (g, w, x.shape)}
+                yield name, (*given.get(name, (g, x, w.shape)), *options), how
     if "mma_sync" in versions("conv2d"):  # its large tiles, and without a bias
         x, w, g = as_for("mma_sync", ones(8, 72, 48, 48), ones(72, 72, 1, 1), ones(8, 72, 48, 48))
         yield "conv2d", (x, w), {}

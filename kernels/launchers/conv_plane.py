@@ -7,8 +7,10 @@ from typing import NamedTuple
 from kernels.launchers.common import Dialect, compute_dtype, empty, launcher, on_gpu
 from kernels.launchers.conv_planes import Geometry, Pair
 
+DATA, WEIGHT = "conv2d_backward_data", "conv2d_backward_weight"
 MOST_BYTES = 48 * 1024  # of shared memory, for the plane and as many sums
 MOST_TAPS, MOST_WITH_STRIDE = 25, 9  # of a kernel that is faster so on a CPU: a tap reads all again
+MOST_SUMS = 9  # taps whose sums stay in the registers of a CPU
 
 
 class Plane(NamedTuple):
@@ -35,11 +37,12 @@ def _plane(geo: Geometry, backward: bool) -> Plane:
     return Plane(rows, width, lead, geo.stride)
 
 
-def refusal(geo: Geometry, dtype, backward: bool) -> str | None:
-    """Why the kernel does not take a convolution or its backward-data; None where it does."""
-    (per_in, per_out), plane = geo.channels, _plane(geo, backward)
-    if per_in != 1 or (backward and per_out != 1):
-        return "takes one input channel a group, in backward-data one output channel, too"
+def refusal(name: str, geo: Geometry, dtype) -> str | None:
+    """Why the kernels do not take a convolution or its gradient `name`; None where they do."""
+    plane = _plane(geo, name == DATA)
+    (per_in, per_out), forward = geo.channels, name not in (DATA, WEIGHT)
+    if per_in != 1 or (per_out != 1 and not forward):
+        return "takes one input channel a group, for gradients one output channel, too"
     if min(plane.lead) < 0:
         return "takes no padding that is wider than the kernel's reach in backward-data"
     if 2 * plane.size * compute_dtype(dtype).itemsize > MOST_BYTES:
@@ -47,13 +50,15 @@ def refusal(geo: Geometry, dtype, backward: bool) -> str | None:
     return None
 
 
-def pays(geo: Geometry, dtype, backward: bool) -> bool:
+def pays(name: str, geo: Geometry, dtype) -> bool:
     """Whether it is the fastest on a CPU. With a stride, forward computes results that are not
-    asked for, and backward-data multiplies zeros."""
+    asked for, and the gradients multiply zeros."""
     taps, most = geo.w_shape[2] * geo.w_shape[3], MOST_TAPS
     if geo.stride != (1, 1):
-        most = MOST_WITH_STRIDE if backward else 0
-    return taps <= most and refusal(geo, dtype, backward) is None
+        most = MOST_WITH_STRIDE if name == DATA else 0
+    if name == WEIGHT:
+        most = min(most, MOST_SUMS)
+    return taps <= most and refusal(name, geo, dtype) is None
 
 
 def _convolution(dialect: Dialect, name: str, geo: Geometry, like, backward: bool, has_bias: bool):
@@ -87,3 +92,21 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     convolved = _convolution(dialect, name, geo, like, True, False)
     no_bias = empty((1,), like.dtype, like)
     return lambda g, w: convolved(w, g, no_bias)
+
+
+def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, x) -> dw."""
+    plane, channels = _plane(geo, False), geo.w_shape[0]
+    acc_t = dialect.common.scalar_type(like.dtype)
+    constants = geo.w_shape[2:], geo.stride, geo.dilation, plane.size
+    kernel = dialect.conv_direct.plane_weight(acc_t, *constants)
+    run = launcher(name, "plane", kernel, channels, 32)
+    sizes = plane.rows * plane.width, plane.width, *plane.lead
+
+    def weight(g, x):
+        dw = empty(geo.w_shape, like.dtype, x)
+        planes, slopes = x.reshape(-1, *x.shape[2:]), g.reshape(-1, *g.shape[2:])
+        run(planes, slopes, dw.reshape(channels, -1), *sizes)
+        return dw
+
+    return weight

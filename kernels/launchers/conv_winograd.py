@@ -29,14 +29,14 @@ MOST = 512  # tiles of a part of an image: their results lie in shared memory
 MORE = 4  # parts of backward-weight are larger: what each makes of the weights is added up
 
 
-def refusal(geo: Geometry, dtype, backward: bool) -> str | None:
-    """Why the kernels do not take a convolution or its backward-data; None where they do."""
+def refusal(name: str, geo: Geometry, dtype) -> str | None:
+    """Why the kernels do not take a convolution or its gradient `name`; None where they do."""
     plain = geo.w_shape[2:] == (3, 3) and geo.stride == geo.dilation == (1, 1) and geo.groups == 1
     if not plain:
         return "takes kernels of 3 x 3 with stride 1, dilation 1 and one group"
     if compute_dtype(dtype) != dtype:
         return f"takes float32 and float64, not {dtype}"
-    if backward and max(geo.padding) > 2:
+    if name == "conv2d_backward_data" and max(geo.padding) > 2:
         return "takes no padding that is wider than the kernel's reach in backward-data"
     if max(geo.x_shape[3], geo.out[1]) > 2 * (MOST - 1):
         return f"takes images up to {2 * (MOST - 1)} columns, not {geo.x_shape[3]}"

@@ -6,6 +6,7 @@
     plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
                      of rows; one input channel a group; backward-data too, of a plane of g in
                      which the results of a stride lie apart
+    plane_weight     a warp walks along planes of x and g together, with a sum for each tap
     direct_data      one thread per element of dx, which sums over every output that read it
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
@@ -140,6 +141,49 @@ def plane_forward(
                 y[z, h, u] = sums[h * sh * width + u * sw]
 
     return conv2d_plane
+
+
+@functools.cache
+def plane_weight(acc_t, kernel: Pair, stride: Pair, dilation: Pair, size: int):
+    """One block of 32: dw[channel] (taps) of x (images * channels, H, W) and g (the same, OH, OW).
+
+    The planes as in `plane_forward`, with the elements of g a stride apart: lanes walk along them,
+    shuffles add up.
+    """
+    (kh, kw), (sh, sw), (dh, dw_), taps = kernel, stride, dilation, kernel[0] * kernel[1]
+
+    @cuda.jit
+    def conv2d_plane_weight(x, g, dw, count, width, lead_h, lead_w):
+        plane = cuda.shared.array(size, acc_t)
+        slopes = cuda.shared.array(size, acc_t)
+        acc = cuda.local.array(taps, acc_t)
+        lane, channel = cuda.threadIdx.x, cuda.blockIdx.x
+        for q in range(lane, count, 32):
+            plane[q] = acc_t(0)
+            slopes[q] = acc_t(0)
+        for t in range(taps):
+            acc[t] = acc_t(0)
+        for z in range(channel, x.shape[0], dw.shape[0]):
+            cuda.syncthreads()
+            for h in range(x.shape[1]):
+                for u in range(lane, x.shape[2], 32):
+                    plane[(lead_h + h) * width + lead_w + u] = acc_t(x[z, h, u])
+            for h in range(g.shape[1]):
+                for u in range(lane, g.shape[2], 32):
+                    slopes[h * sh * width + u * sw] = acc_t(g[z, h, u])
+            cuda.syncthreads()
+            for q in range(lane, count - (kh - 1) * dh * width - (kw - 1) * dw_, 32):
+                for i in range(kh):
+                    for j in range(kw):
+                        acc[i * kw + j] += slopes[q] * plane[q + i * dh * width + j * dw_]
+        for t in range(taps):
+            total = acc[t]
+            for step in (16, 8, 4, 2, 1):
+                total += cuda.shfl_down_sync(FULL_WARP, total, step)
+            if lane == 0:
+                dw[channel, t] = total
+
+    return conv2d_plane_weight
 
 
 @functools.cache

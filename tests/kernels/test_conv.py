@@ -95,6 +95,11 @@ def test_forward_of_planes(device, case, rng):
     check_forward(device, "plane", case, rng)
 
 
+@pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_padding"])
+def test_backward_weight_of_planes(device, case, rng):
+    test_backward_weight(device, "plane", case, rng)
+
+
 @pytest.mark.parametrize("images", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_what_runs_for_one_input_channel_a_group(device, rng):
     if device == "gpu":
         pytest.skip("the versions of a CPU")
     for case, expected in {
-        "depthwise": [{"plane"}],
+        "depthwise": [{"plane"}],  # the gradient of the weights, too
         "depthwise_several": [{"plane", "tiled"}],
         "depthwise_stride": [{"tiled"}, {"tiled", "implicit_gemm"}],  # with AVX2
         "depthwise_large": [{"tiled"}],
@@ -152,6 +157,8 @@ def test_what_runs_for_one_input_channel_a_group(device, rng):
         with kernels.trace() as trace:
             kernels.conv2d(x, w, None, *options, backend="numba")
             kernels.conv2d_backward_data(g, w, x.shape, *options, backend="numba")
+            if case == "depthwise":
+                kernels.conv2d_backward_weight(g, x, w.shape, *options, backend="numba")
         found = {version for name, version in trace.rows if name.startswith("conv2d")}
         assert found & {"plane", "tiled", "direct", "implicit_gemm"} in expected, case
 
@@ -364,6 +371,11 @@ def test_errors(device, rng):
         conv((1, 2, 8, 8), (4, 2, 3, 3), version="winograd", dilation=(2, 2))
     with pytest.raises(ValueError, match="'plane' takes one input channel a group"):
         conv((1, 2, 8, 8), (4, 2, 3, 3), version="plane")
+    with pytest.raises(ValueError, match="for gradients one output channel, too"):
+        x, g = normal(rng, (1, 2, 8, 8)), normal(rng, (1, 4, 6, 6))
+        kernels.conv2d_backward_weight(
+            put(g, device), put(x, device), (4, 1, 3, 3), groups=2, version="plane"
+        )
     with pytest.raises(ValueError, match="planes that fit in 24 KB, not 80 x 81"):
         conv((1, 2, 80, 81), (2, 1, 3, 3), groups=2, version="plane")
     with pytest.raises(ValueError, match="bias of shape"):
