@@ -27,6 +27,7 @@ FAR_TRANSPOSED = 120
 # Of winograd: what a channel of a tile takes, and the results of one; planes of them.
 WINDOW, SUMMED = 130, 150
 READ_PLANE, WRITTEN_PLANE = 6000, 4000
+PARTS = 40  # launches of the parts
 FILTER, FILTERED = 500, 1000  # a filter; more for the gradient of one
 # The time of a layout, in multiply-adds:
 SECOND_LEVEL = 1 << 18  # elements that this cache holds
@@ -71,9 +72,10 @@ def _winograd(windows: Windows, rows: int) -> float:
     """The cost of `winograd`, of so many rows of results in all images."""
     (read, written), (height, width) = windows.channels, windows.out
     tiles = ceil_div(height, 2) * (ceil_div(width, 2) + 1)
-    products = _waste((written,), (32,)) * 16 * (read + 6)
+    products = _waste((written,), (8,)) * 16 * (read + 6)
     made = (WINDOW + READ_PLANE / tiles) * read / written + SUMMED + WRITTEN_PLANE / tiles
-    return tiles / (height * width) * (products + made) + FILTER * read / max(rows, 1)
+    each = tiles / (height * width) * (products + made) + PARTS
+    return each + FILTER * read / max(rows, 1)
 
 
 def cheapest(
