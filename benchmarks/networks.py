@@ -358,6 +358,18 @@ def resnet50(library: ModuleType):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
+def vgg(library: ModuleType):
+    """The convolutions of a VGG for 32 x 32 pixels, each with a batch norm."""
+    nn = library.nn
+    layers, given = [], 3
+    for outs in (64, 128, 256):
+        for read in (given, outs):
+            layers += [nn.Conv2d(read, outs, 3, padding=1), nn.BatchNorm2d(outs), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+        given = outs
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256 * 4 * 4, 10))
+
+
 def gpt2_mlp(library: ModuleType):
     """The two layers of a block of GPT-2, small."""
     nn = library.nn
@@ -394,6 +406,8 @@ CASES = [
     Case("neural ode, 20 steps of RK4", ode),
     Case("gpt, training", gpt_training),
     Case("gpt, sampling", gpt_sampling),
+    Case("vgg 32x32, batch 16", supervised(vgg, (16, 3, 32, 32))),
+    Case("resnet50, 4 images of 64x64, training", supervised(resnet50, (4, 3, 64, 64), "SGD")),
     Case("resnet50, one image of 224x224", inference(resnet50, 1, 3, 224, 224)),
     Case("resnet50, 4 images of 112x112", inference(resnet50, 4, 3, 112, 112)),
     Case("mlp of gpt-2, 1 token", inference(gpt2_mlp, 1, 1, 768)),

@@ -98,38 +98,42 @@ __global__ void inputs(const A* planes, A* v, long long tiles, long long plane, 
     }
 }
 
-// Grid (channels, images): a block writes y[image, channel] from `row` on, of `count` tiles, at most
-// SIZE. Results lie in shared memory first, where neighbours have tables of their own, so that a warp
+// Grid (tiles, channels, images): y[image, channel] of `count` tiles from the tile `first` on.
+// Results lie in shared memory first, where neighbours have tables of their own, so that a warp
 // writes neighbours. m has `tiles` columns, y planes of height x columns.
-template <class A, bool BIAS, int SIZE>
+template <class A, bool BIAS, int BLOCK>
 __global__ void outputs(const A* m, const A* bias, A* y, long long tiles, int height, int columns,
-                        int width, int row, int count) {
-    __shared__ A results[2][2][SIZE];
-    const int channel = blockIdx.x, channels = gridDim.x;
+                        int width, int first, int count) {
+    __shared__ A results[2][2][BLOCK];
+    const int channel = blockIdx.y, channels = gridDim.y, own = blockIdx.x * BLOCK, tx = threadIdx.x;
     const A more = BIAS ? bias[channel] : A(0);
-    const A* from = m + channel * tiles + (long long)blockIdx.y * count;
-    for (int tile = threadIdx.x; tile < count; tile += blockDim.x) {
+    if (own + tx < count) {
+        const A* from = m + channel * tiles + (long long)blockIdx.z * count + own + tx;
         A down[2][4];
         #pragma unroll
         for (int j = 0; j < 4; ++j) {
             A part[4];
             #pragma unroll
-            for (int i = 0; i < 4; ++i) part[i] = from[(4 * i + j) * (channels * tiles) + tile];
+            for (int i = 0; i < 4; ++i) part[i] = from[(4 * i + j) * (channels * tiles)];
             down[0][j] = part[0] + part[1] + part[2];
             down[1][j] = part[1] - part[2] - part[3];
         }
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            results[i][0][tile] = down[i][0] + down[i][1] + down[i][2] + more;
-            results[i][1][tile] = down[i][1] - down[i][2] - down[i][3] + more;
+            results[i][0][tx] = down[i][0] + down[i][1] + down[i][2] + more;
+            results[i][1][tx] = down[i][1] - down[i][2] - down[i][3] + more;
         }
     }
     __syncthreads();
-    const int rows = min(count / width * 2, height - row);
-    y += (((long long)blockIdx.y * channels + channel) * height + row) * columns;
-    for (int i = 0; i < rows; ++i) {
-        for (int j = threadIdx.x; j < columns; j += blockDim.x) {
-            y[(long long)i * columns + j] = results[i % 2][j % 2][i / 2 * width + j / 2];
+    const int start = first + own, end = first + min(own + BLOCK, count);
+    y += ((long long)blockIdx.z * channels + channel) * height * columns;
+    for (int row = start / width; row * width < end; ++row) {
+        const int before = row * width, left = max(start - before, 0);
+        const int right = min(2 * min(end - before, width - 1), columns);
+        for (int i = 0; i < min(2, height - 2 * row); ++i) {
+            for (int j = 2 * left + tx; j < right; j += BLOCK) {
+                y[(2 * row + i) * (long long)columns + j] = results[i][j % 2][before + j / 2 - start];
+            }
         }
     }
 }

@@ -23,13 +23,13 @@ def inputs(acc_t) -> Kernel:
     return _kernel("inputs", (), (acc_t,), arguments)
 
 
-def outputs(acc_t, has_bias: bool, size: int) -> Kernel:
-    """kernel(m, bias, y, width, row, count) for m (16, O, tiles) and y (N, O, H, W)."""
+def outputs(acc_t, has_bias: bool) -> Kernel:
+    """kernel(m, bias, y, width, first, count) for m (16, O, tiles) and y (N, O, H, W)."""
 
     def arguments(m, bias, y, *sizes):
         return m, bias, y, m.shape[2], *y.shape[2:], *sizes
 
-    return _kernel("outputs", (), (acc_t, has_bias, size), arguments)
+    return _kernel("outputs", (), (acc_t, has_bias, BLOCK), arguments)
 
 
 def gradients(acc_t) -> Kernel:

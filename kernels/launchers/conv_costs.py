@@ -100,10 +100,12 @@ def cheapest(
         "batch_gemm": _batched(dialect, rows, columns) * (terms / max(phases, 1) + each),
         "implicit_gemm": _waste((written,), (8,)) * (1.45 * computed + 50) + more,
     }
-    if not backward:  # dx transposes the weights in all versions
-        near = columns * terms <= SECOND_LEVEL
-        costs["batch_gemm"] += (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
+    near = columns * terms <= SECOND_LEVEL
+    transposed = (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
+    if not backward:
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
+    for version in costs if backward else ("batch_gemm",):
+        costs[version] += transposed
     if "product" in also:
         product = _waste((rows, columns), (32, 32)) * (terms + 24)
         apart = BROUGHT_APART if images > 1 else 0

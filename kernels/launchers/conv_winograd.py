@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from kernels.pointwise import TABLE
 # CPU's cache holds, and what the memory of a GPU can spare.
 PART, GPU_PART = 800_000, 1 << 28
 LEAST = 64  # tiles of a part
-MOST = 512  # tiles of a part of an image: their results lie in shared memory
+COLUMNS = 32  # of the products' tiles: fewer leave a part of each empty
 MORE = 4  # parts of backward-weight are larger: what each makes of the weights is added up
 
 
@@ -38,44 +38,49 @@ def refusal(name: str, geo: Geometry, dtype) -> str | None:
         return f"takes float32 and float64, not {dtype}"
     if name == "conv2d_backward_data" and max(geo.padding) > 2:
         return "takes no padding that is wider than the kernel's reach in backward-data"
-    if max(geo.x_shape[3], geo.out[1]) > 2 * (MOST - 1):
-        return f"takes images up to {2 * (MOST - 1)} columns, not {geo.x_shape[3]}"
     if max(geo.channels) > MAX_GRID_YZ:
         return f"takes up to {MAX_GRID_YZ} channels, not {max(geo.channels)}"
     return None
 
 
 class _Part(NamedTuple):
-    """Some images, and the rows of tiles of each that are worked on together."""
+    """Some images, and the tiles of each that are worked on together: from one to another one."""
 
     images: int
-    rows: list[Pair]
-
-
-def _cut(count: int, parts: int) -> list[Pair]:
-    """The ends of so many parts of `count`, none for an empty batch, all of about the same size."""
-    return list(itertools.pairwise(count * i // max(parts, 1) for i in range(parts + 1)))
+    tiles: list[Pair]
 
 
 def _in_parts(geo: Geometry, like, more: int, make: Callable[[_Part], tuple]) -> list[tuple]:
     """For each part of the images its slice, and what `make` makes of it. more: how many times
     larger than PART they may be."""
-    (images, *_), (read, written), gpu = geo.x_shape, geo.channels, on_gpu(like)
-    rows, width = _tiles(geo)
+    (images, *_), (read, written), each = geo.x_shape, geo.channels, math.prod(_tiles(geo))
     # Each part reads, or makes, all weights, and should not be much smaller.
     least = max(LEAST, read * written // (read + written))
-    each = 16 * (read + written) * like.dtype.itemsize
-    tiles = max(least, (GPU_PART if gpu else more * PART) // each)
-    heights = ceil_div(rows, min(tiles, MOST) // width or 1)
-    some = max(1, min(tiles // (rows * width), MAX_GRID_YZ))
+    size = 16 * (read + written) * like.dtype.itemsize
+    most = max(least, (GPU_PART if on_gpu(like) else more * PART) // size)
+    step = ceil_div(ceil_div(each, ceil_div(each, most)), COLUMNS) * COLUMNS
+    tiles = [(first, min(first + step, each)) for first in range(0, each, step)]
+    some = _fullest(images, each, most) if step >= each else 1
     made: dict[int, tuple] = {}
     steps = []
-    for first, end in _cut(images, ceil_div(images, some)):
-        size = end - first
-        if size not in made:
-            made[size] = make(_Part(size, _cut(rows, heights)))
-        steps.append((slice(first, end), *made[size]))
+    for first in range(0, images, some):
+        number = min(some, images - first)
+        if number not in made:
+            made[number] = make(_Part(number, tiles))
+        steps.append((slice(first, first + number), *made[number]))
     return steps
+
+
+def _fullest(images: int, each: int, most: int) -> int:
+    """How many images a part has, up to twice as many as `most` tiles, so that those of all parts
+    fill the fewest tiles of products."""
+    few = max(1, min(images, MAX_GRID_YZ, most // each))
+
+    def columns(some: int) -> int:
+        whole, rest = divmod(images, some)
+        return whole * ceil_div(some * each, COLUMNS) + ceil_div(rest * each, COLUMNS)
+
+    return min(range(few, min(2 * few, images, MAX_GRID_YZ) + 1), key=columns, default=1)
 
 
 def _tiles(geo: Geometry) -> Pair:
@@ -89,19 +94,17 @@ def _inputs(geo: Geometry) -> Planes:
 
 
 def _factor(
-    dialect: Dialect, name: str, like, kind: str, planes: Planes, grid: Pair, rows: Pair, *step: int
-):
+    dialect: Dialect, name: str, like, kind: str, planes: Planes, grid: Pair, tiles: Pair, *row: int
+):  # fmt: skip
     """The function from planes to a factor of the products, (16, channels, tiles), by the kernel
-    `kind`. grid: channels and images. rows: the first row of tiles and the end. step: how far rows
-    are apart, if the kernel asks for it."""
-    own, (first, end) = dialect.conv_winograd, rows
-    count = (end - first) * planes.width
+    `kind`. grid: channels and images. row: how far rows are apart, if the kernel asks for it."""
+    own, (first, end) = dialect.conv_winograd, tiles
     kernel = getattr(own, kind)(dialect.common.scalar_type(like.dtype))
-    run = launcher(name, kind, kernel, (ceil_div(count, own.BLOCK), *grid), own.BLOCK)
-    sizes = planes.rows * planes.width, *step, first * planes.width, count
+    run = launcher(name, kind, kernel, (ceil_div(end - first, own.BLOCK), *grid), own.BLOCK)
+    sizes = planes.rows * planes.width, *row, first, end - first
 
     def factor(flat):
-        made = empty((16, grid[0], grid[1] * count), like.dtype, flat)
+        made = empty((16, grid[0], grid[1] * (end - first)), like.dtype, flat)
         run(flat, made, *sizes)
         return made
 
@@ -119,18 +122,16 @@ def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool,
 
     def make(part: _Part) -> tuple:
         pad = planes.launch(dialect, name, like, part.images * read, 1)
-        return pad, [one(part.images, rows) for rows in part.rows]
+        return pad, [one(part.images, tiles) for tiles in part.tiles]
 
-    def one(images: int, rows: Pair):
-        (first, end), grid = rows, (read, images)
-        inputs = _factor(dialect, name, like, "inputs", planes, grid, rows, planes.width)
-        count = (end - first) * planes.width
-        size = 1 << (count - 1).bit_length()  # a power of two: few of them are compiled
-        kernel = own.outputs(acc_t, has_bias, size)
-        outputs = launcher(name, "winograd", kernel, (written, images), own.BLOCK)
+    def one(images: int, tiles: Pair):
+        (first, end), width = tiles, planes.width
+        inputs = _factor(dialect, name, like, "inputs", planes, (read, images), tiles, width)
+        kernel, grid = own.outputs(acc_t, has_bias), ceil_div(end - first, own.BLOCK)
+        outputs = launcher(name, "winograd", kernel, (grid, written, images), own.BLOCK)
 
         def results(u, flat, bias, y) -> None:
-            outputs(matmul(dialect, u, inputs(flat)), bias, y, planes.width, 2 * first, count)
+            outputs(matmul(dialect, u, inputs(flat)), bias, y, width, first, end - first)
 
         return results
 
@@ -185,7 +186,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
                 _factor(*given, "gradients", of_g, (written, n), some),
                 _factor(*given, "inputs", of_x, (read, n), some, width),
             )
-            for some in part.rows
+            for some in part.tiles
         ]
         return *pads, factors
 

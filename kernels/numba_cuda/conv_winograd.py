@@ -105,8 +105,8 @@ def weights(acc_t, turned: bool):
 @functools.cache
 def inputs(acc_t):
     """Grid (tiles, channels, images): a thread makes v[:, channel, image * count + tile] of the
-    `count` tiles from the tile `first` on. planes flat: for each image and channel four phases of
-    `plane` elements, in rows of `width`."""
+    `count` tiles from the tile `first` on, over the ends of rows. planes flat: for each image and
+    channel four phases of `plane` elements, in rows of `width`."""
 
     @cuda.jit
     def conv2d_winograd_inputs(planes, v, plane, width, first, count):
@@ -130,18 +130,19 @@ def inputs(acc_t):
 
 
 @functools.cache
-def outputs(acc_t, has_bias: bool, size: int):
-    """Grid (channels, images): a block writes y[image, channel] from `row` on, of `count` tiles, at
-    most `size`. Results lie in shared memory first, where neighbours have tables of their own, so
+def outputs(acc_t, has_bias: bool):
+    """Block BLOCK, grid (tiles, channels, images): y[image, channel] of `count` tiles from the tile
+    `first` on. Results lie in shared memory first, where neighbours have tables of their own, so
     that a warp writes neighbours."""
 
     @cuda.jit
-    def conv2d_winograd_outputs(m, bias, y, width, row, count):
-        results = cuda.shared.array((2, 2, size), acc_t)
-        tx, channel, image = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
+    def conv2d_winograd_outputs(m, bias, y, width, first, count):
+        results = cuda.shared.array((2, 2, BLOCK), acc_t)
+        tx, channel, image = cuda.threadIdx.x, cuda.blockIdx.y, cuda.blockIdx.z
+        own = cuda.blockIdx.x * BLOCK
         more = acc_t(bias[channel]) if has_bias else acc_t(0)
-        for tile in range(tx, count, cuda.blockDim.x):
-            at = image * count + tile
+        if own + tx < count:
+            at = image * count + own + tx
             down = cuda.local.array((2, 4), acc_t)
             for j in range(4):
                 pair = _results(
@@ -154,12 +155,17 @@ def outputs(acc_t, has_bias: bool, size: int):
                 down[1, j] = pair[1]
             for i in range(2):
                 pair = _results(down[i, 0], down[i, 1], down[i, 2], down[i, 3])
-                results[i, 0, tile] = pair[0] + more
-                results[i, 1, tile] = pair[1] + more
+                results[i, 0, tx] = pair[0] + more
+                results[i, 1, tx] = pair[1] + more
         cuda.syncthreads()
-        for i in range(min(count // width * 2, y.shape[2] - row)):
-            for j in range(tx, y.shape[3], cuda.blockDim.x):
-                y[image, channel, row + i, j] = results[i % 2, j % 2, i // 2 * width + j // 2]
+        start, end = first + own, first + min(own + BLOCK, count)
+        for row in range(start // width, (end - 1) // width + 1):
+            left = max(start - row * width, 0)
+            length = min(2 * min(end - row * width, width - 1), y.shape[3]) - 2 * left
+            at = row * width + left - start
+            for i in range(min(2, y.shape[2] - 2 * row)):
+                for j in range(tx, length, BLOCK):
+                    y[image, channel, 2 * row + i, 2 * left + j] = results[i, j % 2, at + j // 2]
 
     return conv2d_winograd_outputs
 

@@ -260,7 +260,7 @@ def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
 @pytest.mark.parametrize("padding", [(0, 0), (2, 1)])
 @pytest.mark.parametrize("shape", [(1, 17, 20), (5, 3, 4), (3, 40, 9)])
 def test_tiles_of_results_in_parts(device, shape, padding, backend, rng, monkeypatch):
-    """Parts of images and parts of an image's rows, none of them as large as the others."""
+    """Parts of images and parts of an image, not all of the same size."""
     winograd = importlib.import_module("kernels.launchers.conv_winograd")
     for name, value in (("PART", 30_000), ("GPU_PART", 30_000), ("LEAST", 8)):
         monkeypatch.setattr(winograd, name, value)
