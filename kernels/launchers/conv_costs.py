@@ -74,6 +74,7 @@ def _winograd(windows: Windows, rows: int) -> float:
     tiles = ceil_div(height, 2) * (ceil_div(width, 2) + 1)
     products = _waste((written,), (8,)) * 16 * (read + 6)
     made = (WINDOW + READ_PLANE / tiles) * read / written + SUMMED + WRITTEN_PLANE / tiles
+    made *= 1 if _is_wide() else 1.5
     each = tiles / (height * width) * (products + made) + PARTS
     return each + FILTER * read / max(rows, 1)
 
@@ -104,7 +105,7 @@ def cheapest(
     transposed = (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
     if not backward:
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
-    for version in costs if backward else ("batch_gemm",):
+    for version in costs if backward else ("batch_gemm",):  # which need transposed weights
         costs[version] += transposed
     if "product" in also:
         product = _waste((rows, columns), (32, 32)) * (terms + 24)
