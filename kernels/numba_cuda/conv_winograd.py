@@ -24,7 +24,8 @@ is taken back, the last one first:
     gradients  planes of g -> d (16, O, tiles)
     filters    d @ v.T (16, O, C) -> dw
 
-Rounding errors are those of direct sums. An infinite element makes all results of its tiles NaN.
+Rounding errors are those of direct sums, but relative to the largest elements of a tile, not of a
+window; an infinite element makes all results of its tiles NaN.
 
 Planes are split by even and odd rows and columns (`conv_gemm.pad`), so that neighbouring tiles read
 neighbouring elements, over the ends of rows: the last tile of a row has no results.
