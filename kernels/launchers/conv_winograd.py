@@ -20,13 +20,14 @@ from kernels.launchers.conv_planes import Geometry, Planes
 from kernels.launchers.matmul import matmul
 from kernels.launchers.pointwise import pointwise
 from kernels.pointwise import TABLE
+from kernels.support import thread_pool
 
 # Bytes of the tiles of a part as factors and results of the products: what the second level of a
-# CPU's cache holds, and what the memory of a GPU can spare.
+# core's cache holds, and what the memory of a GPU can spare.
 PART, GPU_PART = 800_000, 1 << 28
 LEAST = 64  # tiles of a part
 COLUMNS = 32  # of the products' tiles: fewer leave a part of each empty
-MORE = 4  # parts of backward-weight are larger: what each makes of the weights is added up
+SUMMED = 4 * PART  # of backward-weight: what each part makes of the weights is added up
 
 
 def refusal(name: str, geo: Geometry, dtype) -> str | None:
@@ -50,17 +51,17 @@ class _Part(NamedTuple):
     tiles: list[Pair]
 
 
-def _in_parts(geo: Geometry, like, more: int, make: Callable[[_Part], tuple]) -> list[tuple]:
-    """For each part of the images its slice, and what `make` makes of it. more: how many times
-    larger than PART they may be."""
+def _in_parts(geo: Geometry, like, most: int, make: Callable[[_Part], tuple]) -> list[tuple]:
+    """For each part of the images, of about `most` bytes on a CPU, its slice, and what `make` makes
+    of it."""
     (images, *_), (read, written), each = geo.x_shape, geo.channels, math.prod(_tiles(geo))
     # Each part reads, or makes, all weights, and should not be much smaller.
     least = max(LEAST, read * written // (read + written))
     size = 16 * (read + written) * like.dtype.itemsize
-    most = max(least, (GPU_PART if on_gpu(like) else more * PART) // size)
-    step = ceil_div(ceil_div(each, ceil_div(each, most)), COLUMNS) * COLUMNS
+    count = max(least, (GPU_PART if on_gpu(like) else most) // size)
+    step = ceil_div(ceil_div(each, ceil_div(each, count)), COLUMNS) * COLUMNS
     tiles = [(first, min(first + step, each)) for first in range(0, each, step)]
-    some = _fullest(images, each, most) if step >= each else 1
+    some = _fullest(images, each, count) if step >= each else 1
     made: dict[int, tuple] = {}
     steps = []
     for first in range(0, images, some):
@@ -135,7 +136,7 @@ def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool,
 
         return results
 
-    steps = _in_parts(geo, like, 1, make)
+    steps = _in_parts(geo, like, PART * thread_pool.get_num_threads(), make)
 
     def convolved(w, x, bias):
         u, y = empty((16, written, read), dtype, x), empty(shape, dtype, x)
@@ -190,7 +191,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         ]
         return *pads, factors
 
-    steps = _in_parts(geo, like, MORE, make)
+    steps = _in_parts(geo, like, SUMMED, make)  # the same sums with any number of threads
 
     def weight(g, x):
         total = None

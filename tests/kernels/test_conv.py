@@ -262,7 +262,8 @@ def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
 def test_tiles_of_results_in_parts(device, shape, padding, backend, rng, monkeypatch):
     """Parts of images and parts of an image, not all of the same size."""
     winograd = importlib.import_module("kernels.launchers.conv_winograd")
-    for name, value in (("PART", 30_000), ("GPU_PART", 30_000), ("LEAST", 8)):
+    parts = (("PART", 30_000), ("SUMMED", 60_000), ("GPU_PART", 30_000), ("LEAST", 8))
+    for name, value in parts:
         monkeypatch.setattr(winograd, name, value)
     monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
     images, height, width = shape
