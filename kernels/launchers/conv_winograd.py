@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -59,9 +60,11 @@ def _in_parts(geo: Geometry, like, most: int, make: Callable[[_Part], tuple]) ->
     least = max(LEAST, read * written // (read + written))
     size = 16 * (read + written) * like.dtype.itemsize
     count = max(least, (GPU_PART if on_gpu(like) else most) // size)
-    step = ceil_div(ceil_div(each, ceil_div(each, count)), COLUMNS) * COLUMNS
-    tiles = [(first, min(first + step, each)) for first in range(0, each, step)]
-    some = _fullest(images, each, count) if step >= each else 1
+    full = ceil_div(each, COLUMNS)
+    parts = ceil_div(full, max(1, count // COLUMNS))
+    ends = [min(full * i // parts * COLUMNS, each) for i in range(parts + 1)]
+    tiles = list(itertools.pairwise(ends))
+    some = _fullest(images, each, count) if parts == 1 else 1
     made: dict[int, tuple] = {}
     steps = []
     for first in range(0, images, some):
