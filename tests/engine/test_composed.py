@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
 
 SEED = 20261126
@@ -127,3 +128,10 @@ def test_lerp_at_infinite_and_equal_ends_as_torch(dtype, torch):
             if w == 1 and dtype != "bfloat16":
                 finite = np.isfinite(theirs)
                 np.testing.assert_array_equal(mine[finite], theirs[finite])
+
+
+def test_the_gradient_of_roll_copies_once():
+    x = m.randn(5, 7, requires_grad=True)
+    with kernels.trace() as trace:
+        x.roll(3, 1).backward(m.ones(5, 7))
+    assert {name for name, _ in trace.rows} == {"pointwise.copy"}  # no sum of two parts
