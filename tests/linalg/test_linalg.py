@@ -430,3 +430,19 @@ def test_gradients_of_some_parts_of_an_svd(torch, rng, parts):
         sum((abs(found[i]) * module.arange(1.0, 4.0)).sum() for i in parts).backward()
         grads.append(np.asarray(x.grad))
     np.testing.assert_allclose(*grads, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", (1, 2, 7, 8, 12))
+@pytest.mark.parametrize("norm", ("backward", "ortho"))
+def test_gradients_of_real_transforms(n, norm, rng, torch):
+    given, weights = rng.standard_normal((7, 3)), rng.standard_normal((n, 3))
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(given.copy()).requires_grad_()
+        half = m.fft.rfft(x, n, 0, norm)
+        y = m.fft.irfft(half * half, n, 0, norm) * m.from_numpy(weights.copy())
+        (first,) = m.autograd.grad(y.sum(), x, create_graph=True)
+        (second,) = m.autograd.grad((first**2).sum(), x)
+        found.append([t.detach().numpy() for t in (half.abs(), y, first, second)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
