@@ -135,3 +135,13 @@ def test_the_gradient_of_roll_copies_once():
     with kernels.trace() as trace:
         x.roll(3, 1).backward(m.ones(5, 7))
     assert {name for name, _ in trace.rows} == {"pointwise.copy"}  # no sum of two parts
+
+
+def test_the_gradient_of_dot_multiplies_element_by_element():
+    x, y = (m.randn(50, requires_grad=True) for _ in range(2))
+    z = x.dot(y)
+    with kernels.trace() as trace:
+        z.backward(m.tensor(0.5))
+    assert "matmul" not in {name for name, _ in trace.rows}
+    np.testing.assert_array_equal(x.grad, y.detach().numpy() / 2)
+    np.testing.assert_array_equal(y.grad, x.detach().numpy() / 2)
