@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import minigrad
 from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import dtypes
@@ -257,6 +258,11 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
                 f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
                 f"broadcast to indexing result of shape {list(shape)}"
             ) from None
+    whole = values._array.ndim > 1 and values._array.size and values._array.dtype.kind != "c"
+    if accumulate and whole and _are_rows(tensors) and not on_gpu(values._array):
+        added = minigrad.ops.index.added_rows(values, tensors[0], target._array.shape[0])
+        assign(target, target + added)
+        return
     recorded = mode.enabled and (values.requires_grad or target.requires_grad)
     if recorded or accumulate:
         flat = flat_positions(target._array.shape, tensors)
