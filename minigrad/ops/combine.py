@@ -294,8 +294,15 @@ def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
 
 
 def of_its_own(found: Tensor, source: Tensor) -> Tensor:
-    """A result with memory of its own: reshaping may have left a view, also of an expanded one."""
-    return found.clone() if found is source or found._view is not None else found
+    """A result with memory of its own: reshaping may have left a view, also of an expanded one, or
+    a view of a copy that nothing else knows."""
+    if found is source:
+        return found.clone()
+    if found._view is not None:
+        if array_module(found._array).may_share_memory(found._array, source._array):
+            return found.clone()
+        found._view = None
+    return found
 
 
 @export()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -145,3 +146,30 @@ def test_the_gradient_of_dot_multiplies_element_by_element():
     assert "matmul" not in {name for name, _ in trace.rows}
     np.testing.assert_array_equal(x.grad, y.detach().numpy() / 2)
     np.testing.assert_array_equal(y.grad, x.detach().numpy() / 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    (
+        lambda x: x.repeat(2, 3),
+        lambda x: x.tile(3),
+        lambda x: m.nn.functional.interpolate(x[None], scale_factor=2),
+    ),
+)
+def test_repeated_elements_are_copied_once(function):
+    x = m.randn(40, 50)
+    with kernels.trace() as trace:
+        y = function(x)
+    assert "pointwise.copy" not in {name for name, version in trace.rows if version == "contiguous"}
+    assert not y._is_view() and y.is_contiguous()
+    before = x.clone()
+    y.zero_()
+    assert x.equal(before)
+
+
+def test_combinations_beside_itertools():
+    for n, r, again in ((5, 3, False), (2, 3, False), (3, 2, True), (0, 1, False)):
+        found = m.combinations(m.arange(n), r, again)
+        choose = combinations_with_replacement if again else combinations
+        expected = np.array([*choose(range(n), r)]).reshape(-1, r)
+        np.testing.assert_array_equal(found, expected)
