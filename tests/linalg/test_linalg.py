@@ -446,3 +446,13 @@ def test_gradients_of_real_transforms(n, norm, rng, torch):
         found.append([t.detach().numpy() for t in (half.abs(), y, first, second)])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
+
+
+def test_factors_of_many_matrices_one_of_which_is_not_finite(rng, torch):
+    a = rng.standard_normal((5, 4, 4))
+    a[2, 0, 0] = np.nan
+    ours, theirs = (m.linalg.lu_factor_ex(m.from_numpy(a.copy())) for m in (minigrad, torch))
+    np.testing.assert_allclose(ours.LU[[0, 1, 3, 4]], theirs.LU[[0, 1, 3, 4]], atol=1e-12)
+    np.testing.assert_array_equal(ours.pivots[[0, 1, 3, 4]], theirs.pivots[[0, 1, 3, 4]])
+    p, lower, upper = minigrad.linalg.lu(minigrad.from_numpy(a[3:]))
+    np.testing.assert_allclose(p @ lower @ upper, a[3:], atol=1e-12)
