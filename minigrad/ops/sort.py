@@ -272,6 +272,8 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     equal to the last one count is open."""
     array, xp = x._array, array_module(x._array)
     n = array.shape[dim]
+    if k == 1 and largest:
+        return wrap(dispatch.active.reduce("argmax", array, dim, True))
     if _packs(array):
         rows = x.detach().movedim(dim, -1).contiguous()
         order = wrap(_first_places(rows._array, k, largest))

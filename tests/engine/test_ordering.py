@@ -155,3 +155,13 @@ def test_topk_of_many_rows_takes_the_first_of_equal_elements(shape, dim, kind, r
             order = np.take(np.argsort(keys, dim, kind="stable"), range(k), dim)
             np.testing.assert_array_equal(found.indices, order)
             np.testing.assert_array_equal(found.values, np.take_along_axis(x, order, dim))
+
+
+@pytest.mark.parametrize("dtype", (np.float64, np.float32, np.int64))
+def test_one_largest_element_is_an_argmax(dtype, rng):
+    x = np.round(rng.standard_normal((6, 80)) * 3).astype(dtype)
+    if dtype != np.int64:
+        x[2, 5:7] = np.nan
+    found = m.from_numpy(x.copy()).topk(1)
+    np.testing.assert_array_equal(found.indices, np.argmax(x, 1)[:, None])
+    np.testing.assert_array_equal(found.values, np.max(x, 1)[:, None])

@@ -430,3 +430,21 @@ def test_a_step_of_ctc_takes_few_operations():
             nn.functional.ctc_loss(probs[:steps], words, [steps] * 2, [2, 2])
         counts.append(sum(count for count, _ in trace.rows.values()))
     assert counts[1] - counts[0] < 6 * 10
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5, 6), (2, 3, 1, 9)])
+def test_maxima_of_whole_planes_are_reductions(shape, rng, torch):
+    given = np.round(rng.standard_normal(shape), 1)
+    given[0, 0, 0, 0] = np.nan
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(given.copy()).requires_grad_()
+        y, index = m.nn.functional.max_pool2d(x, shape[2:], return_indices=True)
+        z = m.nn.functional.adaptive_max_pool2d(x * 2, 1)
+        (y * z).nansum().backward()
+        found.append([t.detach().numpy() for t in (y, index, z, x.grad)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with backends.use("numba"), kernels.trace() as trace:
+        nn.functional.adaptive_max_pool2d(minigrad.ones(shape), 1)
+    assert "max_pool2d" not in {name for name, _ in trace.rows}
