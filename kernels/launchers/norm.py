@@ -67,8 +67,8 @@ def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: 
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
     columns = ceil_div(columns, each)
-    # A CPU takes the blocks of all rows before the next ones of a row: these are long.
-    block = MAX_BLOCK if block == CPU_BLOCK else wide_enough(name, columns, block)
+    # A CPU takes the first block of each row before the second of one: they are long.
+    block = wide_enough(name, columns, MAX_BLOCK if block == CPU_BLOCK else block)
     return (rows, ceil_div(columns, block)), block
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import minigrad
 from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import dtypes
@@ -260,7 +259,8 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
             ) from None
     whole = values._array.ndim > 1 and values._array.size and values._array.dtype.kind != "c"
     if accumulate and whole and _are_rows(tensors) and not on_gpu(values._array):
-        added = minigrad.ops.index.added_rows(values, tensors[0], target._array.shape[0])
+        shape = target._array.shape
+        added = PutInZeros.apply(values, index=tensors[0], shape=shape, tail=shape[1:])
         assign(target, target + added)
         return
     recorded = mode.enabled and (values.requires_grad or target.requires_grad)

@@ -369,15 +369,10 @@ def index_add(
         source = source * factor("alpha", alpha, input._array.dtype)
     shape = input._array.shape
     if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
-        return input + added_rows(source, positions, shape[0])
+        rows = AddRows.apply(source.flatten(1), wrap(positions), rows=shape[0])
+        return input + rows.reshape(shape)
     flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
     return Put.apply(input, source, index=flat, accumulate=True)
-
-
-def added_rows(source: Tensor, index: Any, count: int) -> Tensor:
-    """`count` slices along the first dimension: sums of those of source with the same index."""
-    sums = AddRows.apply(source.flatten(1), wrap(index), rows=count)
-    return sums.reshape(count, *source._array.shape[1:])
 
 
 @export()

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-import minigrad
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, functions, wrap
 
 
 class BatchNorm(Op):
@@ -89,7 +88,7 @@ def _fixed_gradients(
     """The gradients of x, weight and bias, by kernels."""
     scale = None if weight is None else weight._array
     if not (ctx.needs[3] or ctx.needs[4]):
-        zeros = minigrad.zeros_like(mean)._array
+        zeros = functions.zeros_like(mean)._array
         gx = dispatch.active.batch_norm_apply(g._array, zeros, invstd._array, scale, None)
         return wrap(gx), None, None, None, None
     arrays = g._array, x._array, mean._array, invstd._array, scale
@@ -339,9 +338,9 @@ def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """x * weight + bias per channel of x (N, C, ...), in x's dtype."""
     given = [v for v in (weight, bias) if v is not None]
     if given and x._array.size and all(v._array.dtype is x._array.dtype for v in given):
-        like = minigrad.float32 if is_narrow(x._array) else x.dtype
-        mean = minigrad.zeros(x._array.shape[1], dtype=like, device=x.device)
-        return BatchNormApply.apply(x, mean, minigrad.ones_like(mean), weight, bias)
+        like = dtypes.float32 if is_narrow(x._array) else x.dtype
+        mean = functions.zeros(x._array.shape[1], dtype=like, device=x.device)
+        return BatchNormApply.apply(x, mean, functions.ones_like(mean), weight, bias)
     y = x if weight is None else x * per_channel(weight, x)
     y = y if bias is None else y + per_channel(bias, x)
     return y.to(x.dtype)  # with parameters in float32 beside a 16-bit input

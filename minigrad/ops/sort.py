@@ -292,10 +292,10 @@ def _first_places(rows: np.ndarray, k: int, largest: bool) -> np.ndarray:
     parts = 4 * k if n >= 8 * k else n
     best, size = rows, n // parts
     if size > 1:
-        best = rows[:, : parts * size].reshape(-1, size, parts)
-        best = dispatch.active.reduce("max" if largest else "min", best, 1)
-    limit = np.partition(best, parts - k if largest else k - 1)
-    limit = limit[:, parts - k if largest else k - 1, None]
+        columns = rows[:, : parts * size].reshape(-1, size, parts)
+        best = dispatch.active.reduce("max" if largest else "min", columns, 1)
+    place = parts - k if largest else k - 1
+    limit = np.partition(best, place)[:, place, None]
     found = np.flatnonzero(~(rows < limit if largest else rows > limit))  # NaN, the largest, too
     counts = np.bincount(found // n, minlength=len(rows))
     most = int(counts.max())
