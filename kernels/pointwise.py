@@ -20,6 +20,8 @@ import ast
 from dataclasses import dataclass
 from functools import cache
 
+from kernels.support.normal_quantile import FAR_TAIL, MIDDLE, TAIL
+
 # Every function a text may call. `where`, `maximum`, `minimum` follow NumPy (NaN wins in max/min);
 # `rint` rounds half to even; `sign` of 0 and of NaN is 0; `%` and `//` follow Python's sign rule.
 FUNCTIONS = frozenset(
@@ -168,6 +170,30 @@ def _polygamma_texts() -> tuple[str, str]:
 
 _DIGAMMA, _TRIGAMMA = _polygamma_texts()
 
+
+def _erfinv_text() -> str:
+    """erfinv(x): the normal quantile of probability 1/2 + x / 2, over sqrt(2). The tail beyond it
+    is (1 - abs(x)) / 2, which is exact where it is small."""
+
+    def quotient(z: str, coefficients: tuple[tuple[float, ...], ...]) -> str:
+        texts = []
+        for first, *others in coefficients:
+            text = repr(first)
+            for c in others:
+                text = f"({text} * {z} + {c!r})"
+            texts.append(text)
+        return f"{texts[0]} / {texts[1]}"
+
+    middle = quotient("(0.180625 - 0.25 * x * x)", MIDDLE)
+    r = "sqrt(-log(0.5 - 0.5 * abs(x)))"
+    tail = f"where({r} > 5, {quotient(f'({r} - 5)', FAR_TAIL)}, {quotient(f'({r} - 1.6)', TAIL)})"
+    half = 0.5**0.5
+    return (
+        f"where(abs(x) <= 0.85, {half / 2!r} * x * ({middle}), where(abs(x) == 1, x / (1 - abs(x)),"
+        f" {half!r} * sign(x) * {tail}))"
+    )
+
+
 # fmt: off
 # Arithmetic
 define("add", "a b", "a + b", "g", "g")
@@ -233,6 +259,7 @@ define("acosh", "x", "acosh(x)", "g * rsqrt(x - 1) * rsqrt(x + 1)", domain="floa
 define("atanh", "x", "atanh(x)", "g / (1 - x * x)", domain="float")
 define("erf", "x", "erf(x)", "g * 1.1283791670955126 * exp(-x * x)", domain="float")
 define("erfc", "x", "erfc(x)", "-g * 1.1283791670955126 * exp(-x * x)", domain="float")
+define("erfinv", "x", _erfinv_text(), "g * 0.886226925452758 * exp(y * y)", domain="float")
 define("lgamma", "x", "lgamma(x)", f"g * {_DIGAMMA}", domain="float")
 define("digamma", "x", _DIGAMMA, f"g * {_TRIGAMMA}", domain="float")
 define("hypot", "a b", "where(isinf(a) | isinf(b), maximum(where(isinf(a), abs(a), 0),"

@@ -1,4 +1,4 @@
-"""Fourier transforms with torch.fft's names, by NumPy's or CuPy's, with gradients.
+"""Fourier transforms with torch.fft's names, by SciPy's or CuPy's, with gradients.
 
 norm: "backward" divides inverse transforms by n, "forward" the others, "ortho" both by sqrt(n).
 """
@@ -14,7 +14,7 @@ from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import scipy_module
 from minigrad.ops import combine, complexes
 from minigrad.ops.fold import Col2Im
 from minigrad.ops.ranges import arange
@@ -38,13 +38,54 @@ class Transform(Op):
 
     @staticmethod
     def forward(x: Any, dim: int, inverse: bool, norm: str) -> Any:
-        xp = array_module(x)
-        transform = xp.fft.ifft if inverse else xp.fft.fft
+        by = scipy_module(x, "fft")
+        transform = by.ifft if inverse else by.fft
         return transform(x, axis=dim, norm=norm).astype(x.dtype, copy=False)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int, inverse: bool, norm: str) -> tuple:
         return (Transform.apply(g, dim=dim, inverse=not inverse, norm=_OPPOSITE[norm]),)
+
+
+class RealTransform(Op):
+    """The first n // 2 + 1 elements of the transform of n real ones: the others are conjugates."""
+
+    saves = ()
+    name = "FftR2C"
+
+    @staticmethod
+    def forward(x: Any, dim: int, norm: str) -> Any:
+        return scipy_module(x, "fft").rfft(x, axis=dim, norm=norm)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int, norm: str) -> tuple:
+        n = ctx.shapes[0][dim]
+        return (RealInverse.apply(_weighted(g, 0.5, n, dim), dim=dim, n=n, norm=_OPPOSITE[norm]),)
+
+
+class RealInverse(Op):
+    """The inverse transform of n complex elements, of which n // 2 + 1 are given."""
+
+    saves = ()
+    name = "FftC2R"
+
+    @staticmethod
+    def forward(x: Any, dim: int, n: int, norm: str) -> Any:
+        return scipy_module(x, "fft").irfft(x, n, axis=dim, norm=norm)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int, n: int, norm: str) -> tuple:
+        return (_weighted(RealTransform.apply(g, dim=dim, norm=_OPPOSITE[norm]), 2.0, n, dim),)
+
+
+def _weighted(half: Tensor, weight: float, n: int, dim: int) -> Tensor:
+    """The elements of half a transform of n times `weight`, but for those that are their own
+    conjugates."""
+    weights = half.new_full((n // 2 + 1,), weight, dtype=half.dtype.to_real())
+    weights[0] = 1
+    if n % 2 == 0:
+        weights[-1] = 1
+    return half * weights.reshape(-1, *(1,) * (half._array.ndim - 1 - dim))
 
 
 def _norm(norm: str | None) -> str:
@@ -58,10 +99,14 @@ def _norm(norm: str | None) -> str:
 def _complex(name: str, x: Tensor) -> Tensor:
     if x.is_complex():
         return x
+    real = _floating(name, x)
+    return real.to(real.dtype.to_complex())
+
+
+def _floating(name: str, x: Tensor) -> Tensor:
     if x.is_floating_point() and x.dtype.itemsize == 2:
         raise RuntimeError(f"{name}: expected float32, float64 or complex numbers, got {x.dtype}")
-    real = x if x.is_floating_point() else x.to(dtypes.get_default_dtype())
-    return real.to(real.dtype.to_complex())
+    return x if x.is_floating_point() else x.to(dtypes.get_default_dtype())
 
 
 def _real(name: str, x: Tensor) -> Tensor:
@@ -111,20 +156,19 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The first n // 2 + 1 elements of the transform of a real input: the others are conjugates."""
-    full = _along("rfft", _real("rfft", input), n, dim, norm, False)
-    return full.narrow(dim, 0, full._array.shape[dim] // 2 + 1)
+    place = _dim("rfft", _real("rfft", input), dim)
+    input = _resized(_floating("rfft", input), n, place)
+    return RealTransform.apply(input, dim=place, norm=_norm(norm))
 
 
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real elements (default: an even number)."""
     place = _dim("irfft", input, dim)
     n = 2 * (input._array.shape[place] - 1) if n is None else n
-    half = _resized(_complex("irfft", input), n // 2 + 1, place) if n > 0 else input
     if n < 1:
         raise RuntimeError(f"Invalid number of data points ({n}) specified")
-    mirrored = complexes.conj(half.narrow(place, 1, (n - 1) // 2).flip(place))
-    full = combine.cat([half, mirrored], place)
-    return complexes.real(Transform.apply(full, dim=place, inverse=True, norm=_norm(norm)))
+    half = _resized(_complex("irfft", input), n // 2 + 1, place)
+    return RealInverse.apply(half, dim=place, n=n, norm=_norm(norm))
 
 
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad.autograd.mode import mode, no_grad
-from minigrad.backends import array_module, current, device_module, on_gpu
+from minigrad.backends import array_module, current, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable
@@ -562,10 +562,7 @@ def multinomial(
             )
         u = _random("uniform", input.device, rows.shape, seed, offset, np.float64)
         keys = dispatch.active.pointwise(_KEYS, rows, u, params=(-math.inf,))
-        if on_gpu(keys):
-            index = functions.topk(wrap(keys), num_samples, 1).indices._array
-        else:
-            index = xp.argsort(-keys, axis=1, kind="stable")[:, :num_samples]
+        index = functions.topk(wrap(keys), num_samples, 1).indices._array
     return wrap(index.astype(np.int64).reshape(*shape[:-1], num_samples))
 
 

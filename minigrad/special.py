@@ -11,7 +11,7 @@ from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.dtypes import from_numpy_dtype
 from minigrad.ops.pointwise import POINTWISE
-from minigrad.ops.special import call, erfinv, pair, polygamma, xlog1py
+from minigrad.ops.special import call, pair, polygamma, xlog1py
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -29,7 +29,8 @@ __all__ = [
 ]  # fmt: skip
 
 digamma = psi = minigrad.digamma
-erf, erfc, exp2, expm1 = minigrad.erf, minigrad.erfc, minigrad.exp2, minigrad.expm1
+erf, erfc, erfinv = minigrad.erf, minigrad.erfc, minigrad.erfinv
+exp2, expm1 = minigrad.exp2, minigrad.expm1
 expit, gammaln, log1p, logit = minigrad.sigmoid, minigrad.lgamma, minigrad.log1p, minigrad.logit
 logsumexp, round, sinc, xlogy = minigrad.logsumexp, minigrad.round, minigrad.sinc, minigrad.xlogy
 softmax, log_softmax = minigrad.softmax, minigrad.log_softmax

@@ -169,7 +169,8 @@ def arithmetic(x, y):
     logic = (x > 0) & (y < 0), minigrad.where(x > y, x, y), x.masked_fill(y > 0, 2.0), x != y
     rounded = x.round(), x.trunc(), x // y, x % y, x.long() + 3
     shapes = x.unsqueeze(0).expand(3, -1, -1), minigrad.stack([x, y]), F.pad(x, (1, 2)), x @ y.mT
-    return joined, norms, sums, picks, logic, rounded, shapes, F.softmax(x, -1)
+    rolled = x.roll((1, -2, 7), (0, 1, 1)), x.roll(-1, 0)
+    return joined, norms, sums, picks, logic, rounded, shapes, rolled, F.softmax(x, -1)
 
 
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])

@@ -14,6 +14,7 @@ from kernels.launchers.common import (
     BLOCKS,
     CPU_BLOCK,
     GPU_BLOCK,
+    MAX_BLOCK,
     Dialect,
     ceil_div,
     check_floating,
@@ -27,6 +28,7 @@ from kernels.launchers.common import (
     parts_of,
     splits,
     wide_enough,
+    zeros,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
@@ -65,7 +67,8 @@ def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: 
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
     columns = ceil_div(columns, each)
-    block = wide_enough(name, columns, block)
+    # A CPU takes the first block of each row before the second of one: they are long.
+    block = wide_enough(name, columns, MAX_BLOCK if block == CPU_BLOCK else block)
     return (rows, ceil_div(columns, block)), block
 
 
@@ -264,16 +267,22 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | 
 
 
 @remembered(5)
-def batch_norm_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | None = None):
-    """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x."""
+def batch_norm_backward(
+    dialect: Dialect, g, x, mean, invstd, weight, fixed: bool = False, version: str | None = None
+):
+    """Gradients of batch_norm with respect to x, weight (C,) and bias (C,), for g like x; `fixed`:
+    those of batch_norm_apply, whose statistics do not depend on x."""
     key = _key(dialect, "backward", version, g, x, mean, invstd, weight)
     plan = _plans.get(key)
     if plan is None:
         plan = _plans.keep(key, _plan_backward(dialect, g, x, mean, invstd, weight, version))
     sums, run_gradient, view, count, none = plan
     g, x, mean, invstd = (contiguous(a) for a in (g, x, mean, invstd))
-    dx = empty(x.shape, x.dtype, x)
     dweight, dbias = sums(g, x, mean, invstd)
+    if fixed:
+        none = zeros(mean.shape, mean.dtype, x)
+        return batch_norm_apply(dialect, g, none, invstd, weight, None), dweight, dbias
+    dx = empty(x.shape, x.dtype, x)
     if dx.size:
         weight = none if weight is None else contiguous(weight)
         flat = (g.reshape(view), x.reshape(view))
@@ -322,6 +331,7 @@ def _cases(rng, versions):
         yield "batch_norm_apply", (x, mean, invstd, weight, bias), {}, 40
         for how in ({}, {"version": "split"}):
             yield "batch_norm_backward", (g, x, mean, invstd, weight), how, 2000
+        yield "batch_norm_backward", (g, x, mean, invstd, weight), {"fixed": True}, 2000
 
 
 def _compiled(versions):

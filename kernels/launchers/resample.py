@@ -21,11 +21,12 @@ from kernels.launchers.common import (
     contiguous,
     empty,
     namespace,
+    on_gpu,
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.relaunch import remembered
 
-BLOCK = (32, 8)
+BLOCK, CPU_BLOCK = (32, 8), (128, 8)  # a CPU loops along x: longer loops cost less each
 VERSIONS = {
     "rows": "a thread per column of a row of results",
     "last": "along the last axis, a thread per result",
@@ -63,6 +64,13 @@ class Taps:
         self.weights = np.zeros((int(self.count.max(initial=0)), results))
         np.add.at(self.weights, (column - self.first[row], row), np.asarray(shares, float))
         self._arrays: dict[tuple, tuple] = {}
+
+    @functools.cached_property
+    def keeps(self) -> bool:
+        """Whether the results are the elements themselves."""
+        each = np.arange(self.size)
+        same = self.results == self.size and np.array_equal(self.first, each)
+        return same and bool((self.count == 1).all() and (self.weights == 1).all())
 
     @functools.cached_property
     def transposed(self) -> Taps:
@@ -109,14 +117,15 @@ def resample(
     if not out.size:
         return out
     arrays = (contiguous(x).ravel(), *taps.arrays(x), out.ravel())
+    block = BLOCK if on_gpu(x) else CPU_BLOCK
     if version == "last":
-        strips = ceil_div(taps.results, BLOCK[0])
-        grid, numbers = ceil_div(outer, BLOCK[1]) * strips, (outer, strips, len(taps.weights))
+        strips = ceil_div(taps.results, block[0])
+        grid, numbers = ceil_div(outer, block[1]) * strips, (outer, strips, len(taps.weights))
     else:
-        tiles, strips = ceil_div(taps.results, BLOCK[1]), ceil_div(inner, BLOCK[0])
+        tiles, strips = ceil_div(taps.results, block[1]), ceil_div(inner, block[0])
         grid, numbers = outer * tiles * strips, (inner, tiles, strips)
     factory = getattr(dialect.resample, f"{version}_kernel")
-    launch = _plans.launch("resample", version, factory, (x.dtype,), (grid,), BLOCK, x)
+    launch = _plans.launch("resample", version, factory, (x.dtype,), (grid,), block, x)
     launch(*arrays, taps.results, taps.size, *numbers)
     return out
 

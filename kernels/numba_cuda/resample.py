@@ -21,7 +21,7 @@ def _signature(dtype: np.dtype):
 @functools.cache
 def rows_kernel(dtype: np.dtype) -> Callable:
     """kernel(x, first, count, weights, out, results, size, inner, tiles, strips): block (32, 8), of
-    a tile of 8 results and a strip of 32 columns."""
+    a tile of 8 results and a strip of 32 columns; of 128 on a CPU."""
     A = scalar_type(dtype)
 
     def resample_rows(x, first, count, weights, out, results, size, inner, tiles, strips):
@@ -41,8 +41,8 @@ def rows_kernel(dtype: np.dtype) -> Callable:
 @functools.cache
 def last_kernel(dtype: np.dtype) -> Callable:
     """kernel(x, first, count, weights, out, results, size, rows, strips, width): block (32, 8), of
-    8 rows and a strip of 32 results. Every result takes `width` steps, so that a CPU takes vectors;
-    some add nothing."""
+    8 rows and a strip of 32 results, of 128 on a CPU. Every result takes `width` steps, so that a
+    CPU takes vectors; some add nothing."""
     A = scalar_type(dtype)
 
     def resample_last(x, first, count, weights, out, results, size, rows, strips, width):

@@ -48,9 +48,15 @@ def batch_norm_apply(
 
 @traced
 def batch_norm_backward(
-    g: np.ndarray, x: np.ndarray, mean: np.ndarray, invstd: np.ndarray, weight: np.ndarray | None
+    g: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    invstd: np.ndarray,
+    weight: np.ndarray | None,
+    fixed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of batch_norm with respect to x, weight (C,) and bias (C,)."""
+    """Gradients of batch_norm with respect to x, weight (C,) and bias (C,); `fixed`: those of
+    batch_norm_apply, whose statistics do not depend on x."""
     dtype = compute_dtype(x.dtype)
     axes = (0, *range(2, x.ndim))
     g_ = g.astype(dtype, copy=False)
@@ -62,5 +68,5 @@ def batch_norm_backward(
         g_ - _per_channel(dbias, x.ndim, 0, dtype) / n
         - xhat * _per_channel(dweight, x.ndim, 0, dtype) / n
     )  # fmt: skip
-    dx = inv * _per_channel(weight, x.ndim, 1, dtype) * centred
+    dx = inv * _per_channel(weight, x.ndim, 1, dtype) * (g_ if fixed else centred)
     return dx.astype(x.dtype, copy=False), dweight, dbias

@@ -16,7 +16,7 @@ from minigrad.tensor import Tensor
 # Functions whose node is called after them: topk, TopkBackward0.
 _OWN = """
     addbmm addmm addmv addr amax amin aminmax angle baddbmm block_diag bmm channel_shuffle cholesky
-    cholesky_inverse cholesky_solve diag_embed dist dot erfinv fmax fmin frexp hardshrink i0
+    cholesky_inverse cholesky_solve diag_embed dist dot fmax fmin frexp hardshrink i0
     index_add index_copy index_reduce index_select kthvalue ldexp logaddexp2 logsumexp
     masked_scatter masked_select mode multi_margin_loss multilabel_margin_loss mv mvlgamma nansum
     narrow_copy pixel_shuffle pixel_unshuffle polar put renorm repeat roll rot90 scatter_add

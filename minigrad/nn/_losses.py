@@ -15,9 +15,10 @@ import numpy as np
 import minigrad
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import titled
+from minigrad.backends import on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.tensor import Tensor
 
 
@@ -162,9 +163,16 @@ def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
 
 def _classes_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
-    shape, given = input._array.shape, target._array.shape
-    if len(shape) == 2 and given == shape[:1]:
+    input, target = _in_batches(input, target)
+    if input._array.ndim == 2:
         return input, target
+    rows = input.movedim(1, -1)
+    return rows.reshape(-1, rows._array.shape[-1]), target.reshape(-1)
+
+
+def _in_batches(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """(C,) or (N, C, d1, ...) and its targets, with a batch; torch's errors for other shapes."""
+    shape, given = input._array.shape, target._array.shape
     if not shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if len(shape) == 1 and len(given) == 1:
@@ -182,10 +190,7 @@ def _classes_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if len(shape) <= 2:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(given)}")
-    if len(shape) == 1:
-        return input.unsqueeze(0), target.reshape(1)
-    order = (0, *range(2, len(shape)), 1)
-    return input.permute(*order).reshape(-1, shape[1]), target.reshape(-1)
+    return (input, target) if len(shape) > 1 else (input.unsqueeze(0), target.reshape(1))
 
 
 def _finish_classes(
@@ -250,16 +255,19 @@ def nll_loss(
     check_floating("nll_loss_out_frame", input)
     if weight is not None:
         _class_weights_checked(input, weight)
-    rows, classes = _classes_last(input, target)
-    kept = classes != ignore_index
-    safe = classes.masked_fill(kept.logical_not(), 0).long()
-    check_bounds(safe._array, 0, rows.shape[1], soft.wrong_class)
-    loss = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
+    shape = target._array.shape if input._array.ndim > 1 else ()
+    input, classes = _in_batches(input, target)
+    safe, ignored = classes.long(), None
+    if target.is_cuda or mode.recorder is not None or (classes._array == ignore_index).any():
+        ignored = classes == ignore_index
+        safe = safe.masked_fill(ignored, 0)
+    check_bounds(safe._array, 0, input._array.shape[1], soft.wrong_class)
+    loss = -input.gather(1, safe.unsqueeze(1)).squeeze(1)
     if weight is not None:
         loss = loss * weight[safe]
-    # where instead of a product, because an ignored row may contain -inf.
-    loss = minigrad.where(kept, loss, minigrad.zeros_like(loss))
-    shape = target._array.shape if input._array.ndim > 1 else ()
+    if ignored is not None:  # no product, because an ignored row may contain -inf
+        loss = loss.masked_fill(ignored, 0)
+    loss, classes = loss.reshape(-1), classes.reshape(-1)
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
@@ -295,11 +303,23 @@ def cross_entropy(
     if not input.is_floating_point():
         raise NotImplementedError(f"cross_entropy: expected floating logits, got {input.dtype}")
     _check_class_dtype("cross_entropy", target)
+    if label_smoothing == 0 and _in_planes(input):
+        logs = soft.log_softmax(input, 1)
+        return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     rows, classes = _classes_last(input, target)
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
     shape = target._array.shape if input._array.ndim > 1 else ()
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
+
+
+def _in_planes(input: Tensor) -> bool:
+    """Whether a CPU is faster with logits (N, C, d1, ...) as they lie, by softmax over planes, than
+    with rows of classes, which are copies."""
+    array = input._array
+    if array.ndim < 3 or on_gpu(array) or is_narrow(array) or mode.recorder is not None:
+        return False
+    return array.size >= 32 * array.shape[0] * array.shape[1] ** 2
 
 
 def _soft_cross_entropy(

@@ -9,9 +9,11 @@ from typing import Any
 import minigrad
 from minigrad.autograd.mode import autocasts
 from minigrad.nn._losses import _reduce, legacy_reduction, not_cast
+from minigrad.ops.combine import pad_constant
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
+LOG_ADD = POINTWISE["logaddexp"]
 IMPOSSIBLE = -1e30  # the logarithm of a probability of zero, in the recursion of ctc_loss
 
 
@@ -43,12 +45,12 @@ def ctc_loss(
     where: dict[str, Any] = {"device": probs.device}
     spelled = minigrad.as_tensor(labels, **where)
     emitted = probs.transpose(0, 1).gather(2, spelled.unsqueeze(1).expand(-1, steps, -1))
-    total = _spelled(emitted, spelled, minigrad.as_tensor(times, **where), blank)
+    total = _spelled(emitted, spelled, times, blank)
     ends = minigrad.as_tensor(lengths, **where) * 2
     last = total.gather(1, ends.unsqueeze(1)).squeeze(1)
     before = total.gather(1, (ends - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
     before = minigrad.where(ends > 0, before, IMPOSSIBLE)
-    loss = -POINTWISE["logaddexp"](last, before)
+    loss = -LOG_ADD(last, before)
     # torch's gradient holds for log_probs that are normalised: it has that of their mass added.
     running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.as_tensor(times, **where)
     mass = (probs.exp() * running.unsqueeze(2)).sum((0, 2))
@@ -109,7 +111,7 @@ def _labels(targets: Tensor, lengths: list[int], blank: int) -> list[list[int]]:
     return rows
 
 
-def _spelled(emitted: Tensor, labels: Tensor, times: Tensor, blank: int) -> Tensor:
+def _spelled(emitted: Tensor, labels: Tensor, times: list[int], blank: int) -> Tensor:
     """For each prefix of the labels (N, L), the logarithm of the probability that it is spelled
     after the time of its sequence; emitted (N, T, L)."""
     batch, steps, count = emitted.shape
@@ -117,12 +119,14 @@ def _spelled(emitted: Tensor, labels: Tensor, times: Tensor, blank: int) -> Tens
     first = minigrad.arange(count, device=emitted.device) < 2
     total = minigrad.where(first, emitted[:, 0], impossible)
     skips = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
+    toll = impossible.new_zeros((batch, count - 2)).masked_fill(~skips, IMPOSSIBLE)
+    toll = pad_constant(toll, (2, 0), IMPOSSIBLE)[:, :count]  # of a step over a label
+    times, shortest = minigrad.as_tensor(times, device=emitted.device), min(times)
     for t in range(1, steps):
-        one = minigrad.cat([impossible[:, :1], total[:, :-1]], 1)
-        two = minigrad.where(skips, total[:, :-2], IMPOSSIBLE)
-        two = minigrad.cat([impossible[:, :2], two], 1)[:, :count]
-        step = minigrad.stack([total, one, two]).logsumexp(0) + emitted[:, t]
-        total = minigrad.where((times > t).unsqueeze(1), step, total)
+        before = pad_constant(total, (2, 0), IMPOSSIBLE)
+        either = LOG_ADD(LOG_ADD(total, before[:, 1:-1]), before[:, :-2] + toll)
+        step = either + emitted[:, t]
+        total = step if t < shortest else minigrad.where((times > t).unsqueeze(1), step, total)
     return total
 
 

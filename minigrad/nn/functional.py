@@ -661,24 +661,16 @@ def instance_norm(
             rows = input.detach().reshape(samples, channels, -1)
             running_mean.lerp_(rows.mean(-1).mean(0), momentum)
             running_var.lerp_(rows.var(-1).mean(0), momentum)
-    # Batch norm of one sample with samples * channels channels: the same fused kernels.
-    rows = norm.batch_norm(input.reshape(1, samples * channels, -1), None, None, eps)[0]
-    output = rows.reshape(input.shape)
-    return _affine(output, weight, bias, (channels, *(1,) * (input.dim() - 2)))
+    rows = norm.layer_norm(input.reshape(samples * channels, count), count, eps=eps)
+    return norm.affine(rows.reshape(input.shape), weight, bias)
 
 
 def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """An empty input, whose gradient gives the parameters one of zeros."""
-    one = (None if v is None or not v.numel() else v.reshape(-1)[0] for v in (weight, bias))
-    return _affine(input.clone(), *one, ())
-
-
-def _affine(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: tuple[int, ...]
-) -> Tensor:
-    y = x if weight is None else x * weight.reshape(shape)
-    y = y if bias is None else y + bias.reshape(shape)
-    return y.to(x.dtype)  # with parameters in float32 beside a 16-bit input
+    y = input.clone()
+    y = y if weight is None or not weight.numel() else y * weight.reshape(-1)[0]
+    y = y if bias is None or not bias.numel() else y + bias.reshape(-1)[0]
+    return y.to(input.dtype)  # with parameters in float32 beside a 16-bit input
 
 
 globals().update(entitled(globals()))

@@ -174,6 +174,17 @@ def _flip(writer: Writer, call: Call) -> str:
     return writer.node("Slice", writer.name(call.inputs[0]), *[writer.integers(*p) for p in parts])
 
 
+@mapping("Roll")
+def _roll(writer: Writer, call: Call) -> str:
+    name, last = writer.name(call.inputs[0]), np.iinfo(np.int64).max
+    for dim, cut in call.attrs["cuts"]:
+        bounds = ((int(cut), last), (0, int(cut)))
+        parts = [[writer.integers(v) for v in (start, stop, int(dim))] for start, stop in bounds]
+        pair = [writer.node("Slice", name, *part) for part in parts]
+        name = writer.node("Concat", *pair, axis=int(dim))
+    return name
+
+
 @mapping("Triangle")
 def _triangle(writer: Writer, call: Call) -> str:
     diagonal, lower = writer.constant(call.attrs["diagonal"], np.int64), call.attrs["lower"]

@@ -24,6 +24,7 @@ MEANINGS = {
     "digamma": ("The derivative of `lgamma`", "[1.0]", "[-0.5772]"),
     "erf": ("2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", "[1.0]", "[0.8427]"),
     "erfc": ("1 - erf(x), precise for large x", "[1.0]", "[0.1573]"),
+    "erfinv": ("The number whose erf is x", "[0.8427]", "[1.0000]"),
     "exp": ("e to the power x", "[1.0]", "[2.7183]"),
     "exp2": ("2 to the power x", "[3.0]", "[8.]"),
     "expm1": ("e^x - 1, precise for small x", "[1.0]", "[1.7183]"),

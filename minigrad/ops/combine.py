@@ -39,6 +39,24 @@ class Flip(Op):
         return (Flip.apply(g, axes=axes),)
 
 
+class Roll(Op):
+    """x with the first elements along some dimensions moved behind the others; cuts are (dim, how
+    many, or minus how many are moved from the end to the front)."""
+
+    saves = ()
+
+    @staticmethod
+    def forward(x: Any, cuts: tuple) -> Any:
+        for dim, cut in cuts:
+            lead = (slice(None),) * dim
+            x = Cat.forward(x[(*lead, slice(cut, None))], x[(*lead, slice(cut))], dim=dim)
+        return x
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, cuts: tuple) -> tuple:
+        return (Roll.apply(g, cuts=tuple([(dim, -cut) for dim, cut in cuts])),)
+
+
 class PadConstant(Op):
     """x with a value around it; pads are (before, after) per dimension and may be negative
     (crop)."""
@@ -249,11 +267,12 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         )
     if not input._array.ndim:
         raise IndexError(f"Dimension specified as {places[0]} but tensor has no dimensions")
+    cuts = []
     for shift, dim in zip(shifts, places, strict=True):
-        n = input._array.shape[normalize_dim(dim, input._array.ndim)]
-        cut = n - shift % n if n else 0
-        input = cat([input.narrow(dim, cut, n - cut), input.narrow(dim, 0, cut)], dim)
-    return input
+        place = normalize_dim(dim, input._array.ndim)
+        n = input._array.shape[place]
+        cuts.append((place, -shift if -n < shift < n else -(shift % max(n, 1))))
+    return Roll.apply(input, cuts=tuple(cuts))
 
 
 @export(function=False)
@@ -275,8 +294,15 @@ def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
 
 
 def of_its_own(found: Tensor, source: Tensor) -> Tensor:
-    """A result with memory of its own: reshaping may have left a view, also of an expanded one."""
-    return found.clone() if found is source or found._view is not None else found
+    """A result with memory of its own: reshaping may have left a view, also of an expanded one, or
+    a view of a copy that nothing else knows."""
+    if found is source:
+        return found.clone()
+    if found._view is not None:
+        if array_module(found._array).may_share_memory(found._array, source._array):
+            return found.clone()
+        found._view = None
+    return found
 
 
 @export()

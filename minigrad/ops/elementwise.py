@@ -32,9 +32,9 @@ from minigrad.tensor import Tensor, export
 
 # lines of the table that are functions and methods under their own name
 UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc exp exp2 expm1 floor frac"
-    " lgamma log log10 log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
-    " isnan isinf isfinite signbit sinc logical_not bitwise_not"
+    "abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp exp2 expm1"
+    " floor frac lgamma log log10 log1p log2 reciprocal relu rsqrt sigmoid sign sin sinh sqrt tan"
+    " tanh trunc isnan isinf isfinite signbit sinc logical_not bitwise_not"
 ).split()
 UNARY_ALIASES = {
     "abs": ("absolute",),

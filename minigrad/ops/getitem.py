@@ -257,6 +257,12 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
                 f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be "
                 f"broadcast to indexing result of shape {list(shape)}"
             ) from None
+    whole = values._array.ndim > 1 and values._array.size and values._array.dtype.kind != "c"
+    if accumulate and whole and _are_rows(tensors) and not on_gpu(values._array):
+        shape = target._array.shape
+        added = PutInZeros.apply(values, index=tensors[0], shape=shape, tail=shape[1:])
+        assign(target, target + added)
+        return
     recorded = mode.enabled and (values.requires_grad or target.requires_grad)
     if recorded or accumulate:
         flat = flat_positions(target._array.shape, tensors)

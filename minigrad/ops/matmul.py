@@ -86,9 +86,14 @@ class MatMul(Op):
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, b = ctx.tensors()
         return (
-            MatMul.apply(g, transposed(b)) if ctx.needs[0] else None,
-            MatMul.apply(transposed(a), g) if ctx.needs[1] else None,
+            _gradient(g, transposed(b)) if ctx.needs[0] else None,
+            _gradient(transposed(a), g) if ctx.needs[1] else None,
         )
+
+
+def _gradient(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b; where there is nothing to add up, as for vectors, a pointwise product."""
+    return a * b if a._array.shape[-1] == 1 else MatMul.apply(a, b)
 
 
 def transposed(x: Tensor) -> Tensor:

@@ -136,10 +136,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if not r:
         return input.new_empty((0,))
-    places = list(choose(range(input._array.shape[0]), r))
-    if not places:
-        return input[:0].reshape(0, r)
-    return input[functions.tensor(places, device=input.device)]
+    places = itertools.chain.from_iterable(choose(range(input._array.shape[0]), r))
+    index = np.fromiter(places, np.int64).reshape(-1, r)
+    return input[functions.from_numpy(index).to(input.device)]
 
 
 @export()

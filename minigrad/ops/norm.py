@@ -11,7 +11,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import Tensor, functions, wrap
 
 
 class BatchNorm(Op):
@@ -66,10 +66,12 @@ class BatchNormApply(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         x, mean, invstd, weight = ctx.tensors()
+        need = ctx.needs
+        if not (mode.enabled or need[1] or need[2]):
+            return _fixed_gradients(ctx, g, x, mean, invstd, weight)
         axes = [0, *range(2, x._array.ndim)]
         scale = invstd if weight is None else invstd * weight
         normal = (x - per_channel(mean, x)) * per_channel(invstd, x)
-        need = ctx.needs
         gx = g * per_channel(scale, x) if need[0] else None
         gmean = -(g.sum(axes) * scale) if need[1] else None
         ginvstd = None
@@ -78,6 +80,20 @@ class BatchNormApply(Op):
             ginvstd = ginvstd if weight is None else ginvstd * weight
         gweight = (g * normal).sum(axes) if need[3] else None
         return (gx, gmean, ginvstd, gweight, g.sum(axes) if need[4] else None)
+
+
+def _fixed_gradients(
+    ctx: Any, g: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None
+) -> tuple:
+    """The gradients of x, weight and bias, by kernels."""
+    scale = None if weight is None else weight._array
+    if not (ctx.needs[3] or ctx.needs[4]):
+        zeros = functions.zeros_like(mean)._array
+        gx = dispatch.active.batch_norm_apply(g._array, zeros, invstd._array, scale, None)
+        return wrap(gx), None, None, None, None
+    arrays = g._array, x._array, mean._array, invstd._array, scale
+    gx, gweight, gbias = dispatch.active.batch_norm_backward(*arrays, fixed=True)
+    return _wanted(ctx, (gx, None, None, gweight, gbias))
 
 
 def per_channel(v: Tensor, x: Tensor) -> Tensor:
@@ -315,6 +331,16 @@ def group_norm(
     if is_narrow(rows._array):
         return rounded_once(group_norm, input, num_groups, weight, bias, eps)
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1).reshape(input._array.shape)
-    y = y if weight is None else y * per_channel(weight, input)
-    y = y if bias is None else y + per_channel(bias, input)
-    return y.to(input.dtype)  # with parameters in float32 beside a 16-bit input
+    return affine(y, weight, bias)
+
+
+def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """x * weight + bias per channel of x (N, C, ...), in x's dtype."""
+    given = [v for v in (weight, bias) if v is not None]
+    if given and x._array.size and all(v._array.dtype is x._array.dtype for v in given):
+        like = dtypes.float32 if is_narrow(x._array) else x.dtype
+        mean = functions.zeros(x._array.shape[1], dtype=like, device=x.device)
+        return BatchNormApply.apply(x, mean, functions.ones_like(mean), weight, bias)
+    y = x if weight is None else x * per_channel(weight, x)
+    y = y if bias is None else y + per_channel(bias, x)
+    return y.to(x.dtype)  # with parameters in float32 beside a 16-bit input

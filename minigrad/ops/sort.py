@@ -182,6 +182,15 @@ def _packs(array: Any) -> bool:
 def _packed(array: np.ndarray, dim: int, descending: bool) -> np.ndarray:
     """int64 numbers in the order of the values, then of their positions: the value as an integer
     above, the position below."""
+    packed = _keys(array, descending)
+    packed |= np.arange(array.shape[dim]).reshape(
+        [-1 if d == dim else 1 for d in range(array.ndim)]
+    )
+    return packed
+
+
+def _keys(array: np.ndarray, descending: bool) -> np.ndarray:
+    """int64 numbers in the order of the values, whose lower 32 bits are 0."""
     keys = array
     if array.dtype == np.float32:
         keys = (array + np.float32(0)).view(np.int32)  # -0 counts as 0
@@ -191,9 +200,6 @@ def _packed(array: np.ndarray, dim: int, descending: bool) -> np.ndarray:
             keys[absent] = np.iinfo(np.int32).max
     packed = (~keys if descending else keys).astype(np.int64)
     packed <<= 32
-    packed |= np.arange(array.shape[dim]).reshape(
-        [-1 if d == dim else 1 for d in range(array.ndim)]
-    )
     return packed
 
 
@@ -266,55 +272,38 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     equal to the last one count is open."""
     array, xp = x._array, array_module(x._array)
     n = array.shape[dim]
+    if k == 1 and largest:
+        return wrap(dispatch.active.reduce("argmax", array, dim, True))
     if _packs(array):
-        some = _contenders(array.ravel(), k, largest) if array.size == n else None
-        if some is not None:
-            row = wrap(array.ravel()[some])
-            many = k < some.size // 4
-            order = _extreme(row, k, 0, largest) if many else _order(row, 0, largest, k)
-            shape = [k if d == dim else 1 for d in range(array.ndim)]
-            return wrap(some[order._array].reshape(shape))
         rows = x.detach().movedim(dim, -1).contiguous()
-        beyond = _beyond(rows._array, k, largest)
-        if beyond is not None:
-            places = wrap(beyond)
-            order = _order(rows.gather(-1, places), x._array.ndim - 1, largest)
-            return places.gather(-1, order).movedim(-1, dim).contiguous()
-        part = np.partition(_packed(array, dim, largest), k - 1, axis=dim)
-        return wrap(_positions(np.sort(part.take(range(k), dim), dim)))
+        order = wrap(_first_places(rows._array, k, largest))
+        return order.movedim(-1, dim).contiguous()
     part = xp.argpartition(array, n - k if largest else k - 1, axis=dim)
     found = wrap(part).narrow(dim, n - k if largest else 0, k)
     found = wrap(xp.sort(found._array, axis=dim))  # equal values keep their order
     return _picked(found, dim, _order(_picked(x.detach(), dim, found), dim, largest))
 
 
-def _contenders(row: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
-    """The positions of all elements that may be among the first k of a long row: those not behind
-    the k-th of the best ones of its parts. None where these are many."""
-    parts = row.size // _PART
-    if k > parts // 4:
-        return None
-    columns = row[: parts * _PART].reshape(_PART, parts)
-    best = columns.max(0) if largest else columns.min(0)
+def _first_places(rows: np.ndarray, k: int, largest: bool) -> np.ndarray:
+    """`_extreme` along the last dimension of a contiguous array of 32-bit elements: the positions,
+    in order, of those that are not behind the k-th of the best ones of parts of a row."""
+    *lead, n = rows.shape
+    rows = rows.reshape(-1, n)
+    parts = 4 * k if n >= 8 * k else n
+    best, size = rows, n // parts
+    if size > 1:
+        columns = rows[:, : parts * size].reshape(-1, size, parts)
+        best = dispatch.active.reduce("max" if largest else "min", columns, 1)
     place = parts - k if largest else k - 1
-    limit = np.partition(best, place)[place]
-    found = np.flatnonzero(~(row < limit if largest else row > limit))  # NaN, the largest, too
-    return found if found.size < row.size // 4 else None
-
-
-_PART = 64  # elements of a row of which the best one is taken
-
-
-def _beyond(rows: np.ndarray, k: int, largest: bool) -> np.ndarray | None:
-    """The positions of the first k elements of each row, in no order but that of the row; None
-    where values equal to the k-th leave a choice."""
-    place = rows.shape[-1] - k if largest else k - 1
-    limit = np.partition(rows, place)[..., place : place + 1]
-    chosen = ~(rows < limit if largest else rows > limit)  # NaN, the largest, too
-    if np.count_nonzero(chosen) != rows.size // rows.shape[-1] * k:  # each row has k or more
-        return None
-    flat = np.flatnonzero(chosen).reshape(*rows.shape[:-1], k)
-    return flat % rows.shape[-1]
+    limit = np.partition(best, place)[:, place, None]
+    found = np.flatnonzero(~(rows < limit if largest else rows > limit))  # NaN, the largest, too
+    counts = np.bincount(found // n, minlength=len(rows))
+    most = int(counts.max())
+    if most > n // 2:  # many that are equal
+        return _positions(np.sort(_packed(rows, 1, largest), 1)[:, :k]).reshape(*lead, k)
+    packed = np.full((len(rows), most), np.iinfo(np.int64).max)
+    packed[np.arange(most) < counts[:, None]] = _keys(rows.ravel()[found], largest) | found % n
+    return _positions(np.sort(packed, 1)[:, :k]).reshape(*lead, k)
 
 
 def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Special functions by SciPy, or CuPy's form of it on a GPU, with gradients.
 
-Those that networks use often (erf, lgamma, digamma, logit, ...) are kernels, lines of the table of
+Those that networks use often (erf, erfinv, lgamma, digamma, ...) are kernels, lines of the table of
 `kernels.pointwise`.
 """
 
@@ -65,7 +65,6 @@ def _is_small(x: Tensor) -> Tensor:
 
 
 _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "erfinv": lambda x, y: (y * y).exp() * (math.sqrt(math.pi) / 2),
     "erfcx": lambda x, y: 2 * x * y - 2 / math.sqrt(math.pi),
     "i0": lambda x, y: call("i1", x),
     "i0e": lambda x, y: call("i1e", x) - x.sign() * y,
@@ -145,12 +144,6 @@ def _floating_tensors(name: str, *values: Any) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"{name}(): argument must be Tensor, not {type(value).__name__}")
     check_floating(name, *values)
-
-
-@export()
-def erfinv(input: Tensor) -> Tensor:
-    """The inverse of erf."""
-    return call("erfinv", input)
 
 
 @export()

@@ -54,6 +54,8 @@ case(
 case("flip", lambda m, x: x.flip(0, 1), (3, 4), ref=lambda x: x[::-1, ::-1])
 case("roll", lambda m, x: x.roll(1, 0), (3, 4), ref=lambda x: np.roll(x, 1, 0))
 case("roll_flat", lambda m, x: m.roll(x, -2), (3, 4), ref=lambda x: np.roll(x, -2))
+case("roll_some", lambda m, x: x.roll((5, -1, 3), (0, 2, 2)), (3, 2, 4),
+     ref=lambda x: np.roll(x, (5, -1, 3), (0, 2, 2)))  # fmt: skip
 case("repeat", lambda m, x: x.repeat(2, 1, 3), (2, 3), ref=lambda x: np.tile(x, (2, 1, 3)))
 case(
     "repeat_interleave",

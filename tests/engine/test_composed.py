@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
 
 SEED = 20261126
@@ -127,3 +129,47 @@ def test_lerp_at_infinite_and_equal_ends_as_torch(dtype, torch):
             if w == 1 and dtype != "bfloat16":
                 finite = np.isfinite(theirs)
                 np.testing.assert_array_equal(mine[finite], theirs[finite])
+
+
+def test_the_gradient_of_roll_copies_once():
+    x = m.randn(5, 7, requires_grad=True)
+    with kernels.trace() as trace:
+        x.roll(3, 1).backward(m.ones(5, 7))
+    assert {name for name, _ in trace.rows} == {"pointwise.copy"}  # no sum of two parts
+
+
+def test_the_gradient_of_dot_multiplies_element_by_element():
+    x, y = (m.randn(50, requires_grad=True) for _ in range(2))
+    z = x.dot(y)
+    with kernels.trace() as trace:
+        z.backward(m.tensor(0.5))
+    assert "matmul" not in {name for name, _ in trace.rows}
+    np.testing.assert_array_equal(x.grad, y.detach().numpy() / 2)
+    np.testing.assert_array_equal(y.grad, x.detach().numpy() / 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    (
+        lambda x: x.repeat(2, 3),
+        lambda x: x.tile(3),
+        lambda x: m.nn.functional.interpolate(x[None], scale_factor=2),
+    ),
+)
+def test_repeated_elements_are_copied_once(function):
+    x = m.randn(40, 50)
+    with kernels.trace() as trace:
+        y = function(x)
+    assert "pointwise.copy" not in {name for name, version in trace.rows if version == "contiguous"}
+    assert not y._is_view() and y.is_contiguous()
+    before = x.clone()
+    y.zero_()
+    assert x.equal(before)
+
+
+def test_combinations_beside_itertools():
+    for n, r, again in ((5, 3, False), (2, 3, False), (3, 2, True), (0, 1, False)):
+        found = m.combinations(m.arange(n), r, again)
+        choose = combinations_with_replacement if again else combinations
+        expected = np.array([*choose(range(n), r)]).reshape(-1, r)
+        np.testing.assert_array_equal(found, expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
 
 PARTS = {  # what a list shorter than 32 stands for where it holds more than numbers
@@ -84,3 +85,21 @@ def test_indices_of_narrow_integers():
             x[m.tensor(places.astype(dtype))]
     with pytest.raises(TypeError, match="slice indices must be integers"):
         x[0.0:1]
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (9, 2, 3), (9, 0)])
+def test_rows_that_add_up_take_no_position_of_each_element(shape, torch, rng):
+    given, values = rng.standard_normal(shape), rng.standard_normal((6, *shape[1:]))
+    index = np.array([3, -1, 3, 0, 8, 2])
+    found = []
+    for lib in (m, torch):
+        x, v = (lib.from_numpy(a.copy()).requires_grad_() for a in (given, values))
+        y = x * 2
+        y.index_put_((lib.from_numpy(index),), v, accumulate=True)
+        y.square().sum().backward()
+        found.append([t.detach().numpy() for t in (y, x.grad, v.grad)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    with kernels.trace() as trace:
+        m.ones(9, 5).index_put((m.tensor(index),), m.ones(6, 5), True)
+    assert "scatter_add" not in {name for name, _ in trace.rows}

@@ -30,7 +30,7 @@ F.pad(x, (1, 1, 1, 1), "reflect"); F.pad(x[0], (1, 1), "replicate"); F.pad(x, (1
 F.grid_sample(x, x[:, 0, :, :2, None].expand(2, 4, 2, 2)); F.interpolate(x, scale_factor=2)
 F.interpolate(x, scale_factor=2, mode="bicubic"); F.interpolate(x, scale_factor=2, mode="bilinear")
 F.interpolate(x, scale_factor=2, mode="nearest-exact"); F.multi_margin_loss(a, i.expand(3))
-F.fractional_max_pool2d(x, 2, output_size=2)
+F.fractional_max_pool2d(x, 2, output_size=2); m.fft.rfft(v); m.fft.irfft(m.fft.rfft(v))
 """
 LINES = [part.strip() for part in EXPRESSIONS.replace("\n", ";").split(";") if part.strip()]
 

@@ -135,3 +135,33 @@ def test_the_first_ones_of_a_long_row(torch, dtype, kind):
                 places = got.indices.numpy()
                 np.testing.assert_array_equal(np.take_along_axis(array, places, dim), want.values)
                 assert len(set(places.ravel().tolist())) == k
+
+
+@pytest.mark.parametrize("kind", ("different", "equal", "nan", "integers"))
+@pytest.mark.parametrize(("shape", "dim"), [((40, 100), 1), ((100, 40), 0), ((3, 90, 5), 1)])
+def test_topk_of_many_rows_takes_the_first_of_equal_elements(shape, dim, kind, rng):
+    x = rng.standard_normal(shape).astype(np.float32)
+    if kind == "equal":
+        x = np.round(x)
+    elif kind == "nan":
+        x[rng.random(shape) < 0.2] = np.nan
+    elif kind == "integers":
+        x = (100 * x).astype(np.int32)
+    for k in (1, 3, 12, 20):
+        for largest in (True, False):
+            found = m.from_numpy(x.copy()).topk(k, dim, largest)
+            ranks = x.astype(np.float64)  # NaN counts as the largest
+            keys = -np.nan_to_num(ranks, nan=np.inf) if largest else ranks
+            order = np.take(np.argsort(keys, dim, kind="stable"), range(k), dim)
+            np.testing.assert_array_equal(found.indices, order)
+            np.testing.assert_array_equal(found.values, np.take_along_axis(x, order, dim))
+
+
+@pytest.mark.parametrize("dtype", (np.float64, np.float32, np.int64))
+def test_one_largest_element_is_an_argmax(dtype, rng):
+    x = np.round(rng.standard_normal((6, 80)) * 3).astype(dtype)
+    if dtype != np.int64:
+        x[2, 5:7] = np.nan
+    found = m.from_numpy(x.copy()).topk(1)
+    np.testing.assert_array_equal(found.indices, np.argmax(x, 1)[:, None])
+    np.testing.assert_array_equal(found.values, np.max(x, 1)[:, None])

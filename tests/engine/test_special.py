@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+import kernels
 import minigrad
 from minigrad import backends
 from minigrad.autograd import gradcheck
@@ -92,3 +93,19 @@ def test_dtypes_as_torch(name, torch):
     for (ours, values), (theirs, others) in zip(outcomes(minigrad), outcomes(torch), strict=True):
         assert ours == theirs
         np.testing.assert_allclose(values, others, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+@pytest.mark.parametrize("backend", ("numba", "numpy"))
+def test_erfinv_is_one_kernel_precise_to_the_ends(backend, dtype, rng):
+    tails = 1 - np.geomspace(np.finfo(dtype).eps, 0.2, 40)
+    x = np.concatenate([rng.uniform(-1, 1, 200), tails, -tails, [1e-30, -0.0, 0.85, -0.85]])
+    x = np.concatenate([x, [1, -1, 1.5, -2, np.nan]]).astype(dtype)
+    with backends.use(backend), kernels.trace() as trace:
+        found = minigrad.from_numpy(x).erfinv().numpy()
+    assert [name for name, _ in trace.rows] == [
+        "pointwise.erfinv" if backend == "numba" else "pointwise"
+    ]
+    expected = special.erfinv(x.astype(np.float64)).astype(dtype)
+    np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
+    assert np.array_equal(np.signbit(found[:-3]), np.signbit(x[:-3]))

@@ -98,3 +98,20 @@ def test_errors(device, rng):
         kernels.batch_norm(x.astype(np.int32), None, None, 1e-5, backend="numba")
     with pytest.raises(ValueError, match="expected g like x"):
         kernels.batch_norm_backward(x[:2], x, three, three, None, backend="numba")
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 9, 8), (33, 5)])
+def test_gradients_of_given_statistics(shape, device, rng):
+    g, x = normal(rng, shape), normal(rng, shape)
+    mean, weight = normal(rng, shape[1]), normal(rng, shape[1])
+    invstd = rng.uniform(0.5, 2, shape[1]).astype(np.float32)
+    arrays = put_all(device, g, x, mean, invstd, weight)
+    found = map(get, kernels.batch_norm_backward(*arrays, backend="numba", fixed=True))
+    axes, per = (0, *range(2, len(shape))), (slice(None), *[None] * (len(shape) - 2))
+    wanted = (
+        g * (invstd * weight)[per],
+        (g * (x - mean[per]) * invstd[per]).sum(axes),
+        g.sum(axes),
+    )
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

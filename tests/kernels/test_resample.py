@@ -119,3 +119,13 @@ def test_adaptive_averages_of_an_infinite_element_are_torchs(torch, size, rng):
     want = torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(x), size).numpy()
     got = m.nn.functional.adaptive_avg_pool2d(m.from_numpy(x), size).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_taps_that_keep_their_elements():
+    assert Taps(3, 3, [0, 1, 2], [0, 1, 2], [1, 1, 1]).keeps
+    for rows, columns, shares in (
+        ([0, 1, 2], [0, 2, 1], [1, 1, 1]),
+        ([0, 1, 2], [0, 1, 2], [1, 1, 2]),
+    ):
+        assert not Taps(3, 3, rows, columns, shares).keeps
+    assert not Taps(2, 3, [0, 1], [0, 1], [1, 1]).keeps and not halves(4).keeps

@@ -430,3 +430,29 @@ def test_gradients_of_some_parts_of_an_svd(torch, rng, parts):
         sum((abs(found[i]) * module.arange(1.0, 4.0)).sum() for i in parts).backward()
         grads.append(np.asarray(x.grad))
     np.testing.assert_allclose(*grads, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", (1, 2, 7, 8, 12))
+@pytest.mark.parametrize("norm", ("backward", "ortho"))
+def test_gradients_of_real_transforms(n, norm, rng, torch):
+    given, weights = rng.standard_normal((7, 3)), rng.standard_normal((n, 3))
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(given.copy()).requires_grad_()
+        half = m.fft.rfft(x, n, 0, norm)
+        y = m.fft.irfft(half * half, n, 0, norm) * m.from_numpy(weights.copy())
+        (first,) = m.autograd.grad(y.sum(), x, create_graph=True)
+        (second,) = m.autograd.grad((first**2).sum(), x)
+        found.append([t.detach().numpy() for t in (half.abs(), y, first, second)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+
+
+def test_factors_of_many_matrices_one_of_which_is_not_finite(rng, torch):
+    a = rng.standard_normal((5, 4, 4))
+    a[2, 0, 0] = np.nan
+    ours, theirs = (m.linalg.lu_factor_ex(m.from_numpy(a.copy())) for m in (minigrad, torch))
+    np.testing.assert_allclose(ours.LU[[0, 1, 3, 4]], theirs.LU[[0, 1, 3, 4]], atol=1e-12)
+    np.testing.assert_array_equal(ours.pivots[[0, 1, 3, 4]], theirs.pivots[[0, 1, 3, 4]])
+    p, lower, upper = minigrad.linalg.lu(minigrad.from_numpy(a[3:]))
+    np.testing.assert_allclose(p @ lower @ upper, a[3:], atol=1e-12)

@@ -8,8 +8,9 @@ import warnings
 import numpy as np
 import pytest
 
+import kernels
 import minigrad
-from minigrad import nn
+from minigrad import backends, nn
 from minigrad.nn import functional as F
 from tests.nn.helpers import close
 
@@ -302,3 +303,32 @@ def test_a_target_that_cannot_be_spelled_has_no_finite_gradient():
     targets = minigrad.tensor([[1, 1], [1, 2]])
     F.ctc_loss(x.log_softmax(2), targets, [2, 2], [2, 2]).backward()
     assert x.grad.isnan().all(2).tolist() == [[True, False]] * 2
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 12, 9), (3, 2, 150), (2, 5, 3, 2), (4, 3)])
+@pytest.mark.parametrize("reduction", ("mean", "none"))
+def test_classes_in_the_second_dimension_as_torch(shape, reduction, rng, torch):
+    logits = rng.standard_normal(shape)
+    target = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    target.reshape(-1)[0] = 1
+    weights = rng.random(shape[1]) + 0.5
+    for options in ({}, {"ignore_index": 1}, {"ignore_index": 1, "weight": weights}):
+        found = []
+        for m in (minigrad, torch):
+            x = m.from_numpy(logits.copy()).requires_grad_()
+            given = {k: v if k == "ignore_index" else m.from_numpy(v) for k, v in options.items()}
+            given |= {"reduction": reduction}
+            loss = m.nn.functional.cross_entropy(x, m.from_numpy(target), **given)
+            likelihood = m.nn.functional.nll_loss(x * 2, m.from_numpy(target), **given)
+            (loss + likelihood).square().sum().backward()
+            found.append([v.detach().numpy() for v in (loss, likelihood, x.grad)])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_losses_of_planes_copy_no_logits():
+    x, target = minigrad.randn(2, 3, 20, 20), minigrad.zeros(2, 20, 20, dtype=minigrad.int64)
+    with backends.use("numba"), kernels.trace() as trace:
+        F.cross_entropy(x, target)
+        F.nll_loss(x, target)
+    assert not {"transpose", "pointwise.copy"} & {name for name, _ in trace.rows}

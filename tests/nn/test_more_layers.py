@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kernels
 import minigrad
-from minigrad import nn
+from minigrad import backends, nn
 
 SIGNS = np.array([[1, -1, 1], [-1, 1, 1]], np.float32)
 LENGTHS = (np.array([12, 5, 7]), np.array([4, 4, 2]))
@@ -402,3 +403,48 @@ def test_cross_map_lrn_as_torch(size, rng, torch):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
     x = minigrad.tensor(values[:1, :, :1, :2], dtype=minigrad.float64, requires_grad=True)
     assert minigrad.autograd.gradcheck(nn.CrossMapLRN2d(size, 0.5), (x,))
+
+
+@pytest.mark.parametrize("longest", (1, 4))
+def test_ctc_of_sequences_of_several_lengths_as_torch(longest, rng, torch):
+    given, targets = rng.standard_normal((9, 5, 6)), rng.integers(1, 6, (5, longest))
+    targets[0] = targets[0, 0]
+    lengths, times = np.array([longest, longest - 1, 0, longest, 1]), np.array([9, 7, 3, 8, 2])
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(given.copy()).requires_grad_()
+        rest = (m.from_numpy(a) for a in (targets, times, lengths))
+        loss = m.nn.functional.ctc_loss(x.log_softmax(2), *rest, reduction="none")
+        loss.square().sum().backward()
+        found.append((loss.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_step_of_ctc_takes_few_operations():
+    probs = minigrad.randn(12, 2, 5).log_softmax(2)
+    counts = []
+    for steps in (6, 12):
+        with backends.use("numba"), kernels.trace() as trace:
+            words = minigrad.tensor([[1, 2], [3, 1]])
+            nn.functional.ctc_loss(probs[:steps], words, [steps] * 2, [2, 2])
+        counts.append(sum(count for count, _ in trace.rows.values()))
+    assert counts[1] - counts[0] < 6 * 10
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5, 6), (2, 3, 1, 9)])
+def test_maxima_of_whole_planes_are_reductions(shape, rng, torch):
+    given = np.round(rng.standard_normal(shape), 1)
+    given[0, 0, 0, 0] = np.nan
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(given.copy()).requires_grad_()
+        y, index = m.nn.functional.max_pool2d(x, shape[2:], return_indices=True)
+        z = m.nn.functional.adaptive_max_pool2d(x * 2, 1)
+        (y * z).nansum().backward()
+        found.append([t.detach().numpy() for t in (y, index, z, x.grad)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with backends.use("numba"), kernels.trace() as trace:
+        nn.functional.adaptive_max_pool2d(minigrad.ones(shape), 1)
+    assert "max_pool2d" not in {name for name, _ in trace.rows}
