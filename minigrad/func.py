@@ -16,6 +16,7 @@ from minigrad._names import namespace
 from minigrad.autograd import engine
 from minigrad.autograd.mode import enable_grad
 from minigrad.autograd.node import Node
+from minigrad.batching.vmap import vmap
 from minigrad.tensor import Tensor
 from minigrad.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -234,111 +235,6 @@ def jacfwd(
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns the second derivatives of the scalar func."""
     return jacrev(jacrev(func, argnums), argnums)
-
-
-_DRAWN = (
-    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
-    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
-)
-
-
-def vmap(
-    func: Callable,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
-    randomness: str = "error",
-    *,
-    chunk_size: int | None = None,
-) -> Callable:
-    """A function that maps func over a dimension of its arguments, and stacks the results.
-
-    in_dims: the dimension of each argument (or of each leaf of it), None for one that all calls
-    share. out_dims: where the new dimension goes. func is called once per element: the results are
-    those of torch, but not the speed. randomness: whether func may draw random numbers on the CPU:
-    "error", "different" ones for each element, or the "same".
-    """
-    if randomness not in ("error", "different", "same"):
-        raise RuntimeError(
-            "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
-            f"{randomness}"
-        )
-
-    @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = tree_leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
-                              (in_dims,) * len(args), args))  # fmt: skip
-        flat = tree_leaves(args)
-        sizes = {_length(x, d) for x, d in zip(flat, dims, strict=True) if d is not None}
-        if len(sizes) != 1:
-            raise ValueError(
-                f"vmap: Expected all tensors to have the same size in the mapped dimension, got "
-                f"sizes {sorted(sizes)} for the mapped dimension"
-            )
-        results, before = [], minigrad.get_rng_state()
-        count = sizes.pop()
-        if not count:  # what it returns for zeros has the shape that the results would have
-            parts = [x if d is None else _zeros(x, d) for x, d in zip(flat, dims, strict=True)]
-            results = [func(*_like(args, parts), **kwargs)]
-        for i in range(count):
-            parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
-            if randomness == "same":
-                minigrad.set_rng_state(before)
-            results.append(func(*_like(args, parts), **kwargs))
-            if randomness == "error" and not minigrad.equal(minigrad.get_rng_state(), before):
-                raise RuntimeError(_DRAWN)
-        return _stacked(results, out_dims, count)
-
-    return wrapper
-
-
-def _zeros(x: Tensor, dim: int) -> Tensor:
-    """Zeros of the shape of x without a dimension."""
-    shape = list(x.shape)
-    del shape[dim]
-    return x.new_zeros(shape)
-
-
-def _length(x: Any, dim: int) -> int:
-    """The length of a mapped dimension of an argument."""
-    if not isinstance(x, Tensor):
-        raise ValueError(
-            f"vmap: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
-            "vmap over non-Tensor arguments, please use None as the respective in_dim"
-        )
-    if not -x.ndim <= dim < x.ndim:
-        raise ValueError(
-            f"vmap: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
-            f"{x.ndim}, so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
-        )
-    return x.shape[dim]
-
-
-def _spread(dims: Any, args: Any) -> Any:
-    """in_dims in the form of the arguments: one of a tree holds for all its leaves."""
-    if isinstance(args, dict):
-        return {k: _spread(dims[k] if isinstance(dims, dict) else dims, v) for k, v in args.items()}
-    if isinstance(args, list | tuple):
-        each = dims if isinstance(dims, list | tuple) else [dims] * len(args)
-        if len(each) != len(args):
-            raise ValueError(
-                f"vmap: in_dims {dims} is not compatible with the structure of the {len(args)} "
-                "inputs"
-            )
-        return [_spread(d, a) for d, a in zip(each, args, strict=True)]
-    return dims
-
-
-def _stacked(results: list, out_dims: Any, length: int) -> Any:
-    for leaf in tree_leaves(results[0]):
-        if not isinstance(leaf, Tensor):
-            raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}")
-    columns = zip(*[tree_leaves(r) for r in results], strict=True)
-    count = len(tree_leaves(results[0]))
-    dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count
-    stacked = [
-        minigrad.stack(list(c), d).narrow(d, 0, length) for c, d in zip(columns, dims, strict=True)
-    ]
-    return _like(results[0], stacked)
 
 
 def functional_call(

@@ -15,6 +15,7 @@ import numpy as np
 import minigrad
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import titled
+from minigrad.backends import every_element, is_batched
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -211,8 +212,10 @@ def _finish_classes(
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
-        classes = target._array
+        classes = every_element(target._array)
         all_count = ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0
+        if is_batched(target._array) and not all_count:
+            return loss.sum() / (target != ignore_index).sum()
         count = classes.size if all_count else int((classes != ignore_index).sum())
         return loss.mean() if count == classes.size else loss.sum() / count
     kept = target != ignore_index
@@ -356,8 +359,8 @@ def binary_cross_entropy(
             f"{target.dtype}; target.to(input.dtype) converts it"
         )
     check_floating("binary_cross_entropy", input)
-    check_values(_check_probabilities, input._array, "input")
-    check_values(_check_probabilities, target._array, "target")
+    check_values(_check_probabilities, every_element(input._array), "input")
+    check_values(_check_probabilities, every_element(target._array), "target")
     loss = POINTWISE["bce"](input, target)
     loss = loss if weight is None else loss * weight
     return _reduce(loss, reduction, "BinaryCrossEntropy")

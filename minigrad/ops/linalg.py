@@ -16,7 +16,7 @@ from minigrad._names import return_type
 from minigrad.autograd.function import Function
 from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module, scipy_module
+from minigrad.backends import array_module, every_element, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape, is_narrow
 from minigrad.tensor import Tensor, export, functions, wrap
@@ -187,7 +187,7 @@ class Det(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, y = ctx.tensors()
-        if bool((y == 0).any()):
+        if not every_element(y._array).all():
             return (_cofactors(a.detach()) * g[..., None, None],)
         return (Inverse.apply(a).mH * (g * functions.conj(y))[..., None, None],)
 
