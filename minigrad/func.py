@@ -60,6 +60,13 @@ def _own(results: Any, places: list[Tensor]) -> Any:
     return tree_map(released, results)
 
 
+def _has_graph(outputs: list[Tensor], places: list[Tensor]) -> bool:
+    """Whether the gradients of outputs will be differentiated: their graph leads to more than the
+    places that were made here."""
+    made = {id(p) for p in places if p.grad_fn is None}
+    return any(y.requires_grad and _outside(y, made) for y in outputs)
+
+
 def _outside(tensor: Tensor, made: set[int]) -> bool:
     """Whether the graph of a tensor has a leaf other than these."""
     if tensor.grad_fn is None:
@@ -92,13 +99,18 @@ def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> tuple[list, Any, lis
     return given, trees, tree_leaves(trees)
 
 
-def _gradients(outputs: list, places: list, vectors: list) -> list[Tensor]:
+def _gradients(
+    outputs: list, places: list, vectors: list, create_graph: bool = True
+) -> list[Tensor]:
     """Gradients that can be differentiated again; zeros where nothing depends on a place."""
     pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
     if not pairs:
         return [minigrad.zeros_like(p) for p in places]
     found = engine.grad(
-        [y for y, _ in pairs], places, [v for _, v in pairs], create_graph=True, allow_unused=True
+        *([y for y, _ in pairs], places, [v for _, v in pairs]),
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
     )
     return [minigrad.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
 
@@ -121,7 +133,8 @@ def grad_and_value(
                     "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got "
                     f"{shape}"
                 )
-            slopes = _gradients([value], places, [minigrad.ones_like(value)])
+            ones, graph = minigrad.ones_like(value), _has_graph([value], places)
+            slopes = _gradients([value], places, [ones], graph)
         return _own((_like(trees, slopes), found), places)
 
     return wrapper
@@ -194,7 +207,8 @@ def jacrev(
     chunk_size: int | None = None,
 ) -> Callable:
     """A function that returns the Jacobian of func by the arguments `argnums`: for each output and
-    argument a tensor (*output.shape, *argument.shape); one backward pass per output element."""
+    argument a tensor (*output.shape, *argument.shape). `vmap` computes the rows in one backward
+    pass; chunk_size: so many at a time."""
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -202,7 +216,9 @@ def jacrev(
             given, trees, places = _chosen(args, argnums)
             found = func(*given, **kwargs)
             outputs = found[0] if has_aux else found
-            rows = [_rows(y, places) for y in tree_leaves(outputs)]
+            flat = tree_leaves(outputs)
+            graph = _has_graph(flat, places)
+            rows = [_rows(y, places, chunk_size, graph) for y in flat]
             table = _like(outputs, [_like(trees, row) for row in rows])
         result = _own(table, places)
         return (result, _own(found[1], places)) if has_aux else result
@@ -210,15 +226,18 @@ def jacrev(
     return wrapper
 
 
-def _rows(y: Tensor, places: list[Tensor]) -> list[Tensor]:
-    units = minigrad.eye(y.numel(), dtype=y.dtype, device=y.device)
-    rows = [_gradients([y], places, [unit.reshape(y.shape)]) for unit in units]
-    return [
-        minigrad.stack([row[j] for row in rows]).reshape(*y.shape, *p.shape)
-        if rows
-        else p.new_zeros((*y.shape, *p.shape))
-        for j, p in enumerate(places)
-    ]
+def _rows(
+    y: Tensor, places: list[Tensor], chunk_size: int | None, create_graph: bool
+) -> list[Tensor]:
+    if not y.numel():
+        return [p.new_zeros((*y.shape, *p.shape)) for p in places]
+    units = minigrad.eye(y.numel(), dtype=y.dtype, device=y.device).reshape(-1, *y.shape)
+
+    def row(unit: Tensor) -> list[Tensor]:
+        return _gradients([y], places, [unit], create_graph)
+
+    rows = vmap(row, chunk_size=chunk_size)(units)
+    return [row.reshape(*y.shape, *p.shape) for row, p in zip(rows, places, strict=True)]
 
 
 def jacfwd(
