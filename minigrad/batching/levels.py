@@ -99,6 +99,14 @@ class Level:
         """A value is about to be written into the memory of a tensor."""
         check_target(target, (value,), Refused)
 
+    @staticmethod
+    def called(function: Any, args: tuple) -> None:
+        """A function of the program with a gradient of its own is about to be recorded. The
+        gradient may run when there is no way back to calls for each element."""
+        batched = any(isinstance(a, Tensor) and levels_of(a._array) for a in args)
+        if batched and not function.generate_vmap_rule:
+            raise Unbatchable(f"vmap: {function.__name__} without generate_vmap_rule = True")
+
     def drawn(self) -> None:
         """Random numbers are about to be drawn."""
         if self.thread != threading.get_ident() or self.randomness == "same":

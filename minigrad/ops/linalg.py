@@ -156,6 +156,7 @@ class SignLogAbsDet(Function):
     """(det A / |det A|, which has no gradient where it is real, log |det A|)."""
 
     grad_name = "LinalgSlogdetBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -277,6 +278,7 @@ class Qr(Function):
     """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
 
     grad_name = "LinalgQrBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:

@@ -248,6 +248,37 @@ def test_values_of_elements_are_asked_for_one_by_one():
     assert not batching
 
 
+def test_a_gradient_that_reads_values_runs_for_each_element(rng):
+    """It may run when vmap has ended: only generate_vmap_rule says that it can run for all."""
+
+    class Sine(minigrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return minigrad.tensor([np.sin(v) for v in x.tolist()], dtype=x.dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * minigrad.tensor([np.cos(v) for v in x.tolist()], dtype=x.dtype)
+
+    x = minigrad.tensor(rng.standard_normal((2, 3)), requires_grad=True)
+    minigrad.vmap(lambda a: Sine.apply(a * 2).sum())(x).sum().backward()
+    np.testing.assert_allclose(x.grad, 2 * np.cos(2 * x.detach().numpy()))
+
+
+def test_anomaly_detection():
+    x = minigrad.tensor([[1.0, 0.0], [4.0, 1.0]], requires_grad=True)
+    y = minigrad.vmap(lambda a: (a * a).sum())(x)
+    with minigrad.autograd.detect_anomaly():
+        y.sum().backward(retain_graph=True)
+        root = minigrad.vmap(lambda a: (a * 0).sqrt().mul(0).sum())(x)
+        with pytest.raises(RuntimeError, match="returned nan values"):
+            root.sum().backward()
+    np.testing.assert_allclose(x.grad, 2 * x.detach().numpy())
+    assert type(dispatch.active) is type(minigrad.backends)
+
+
 @pytest.mark.parametrize(
     "write",
     [
