@@ -135,6 +135,37 @@ def test_two_levels(sample, rng, for_each):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES if s.grad])
+def test_gradients_that_leave_vmap(sample, rng, for_each):
+    """Backward passes after vmap, as far as there are second derivatives through their graph."""
+    inputs, dims = _mapped(sample, rng)
+    if all(d is None for d in dims):
+        pytest.skip("it has no floating input")
+    mapped = func.vmap(next(_functions(sample)), dims)
+
+    def gradients(create_graph):
+        leaves = [x.clone().requires_grad_(x.is_floating_point() and i not in sample.frozen)
+                  for i, x in enumerate(inputs)]  # fmt: skip
+        wrt = [x for x in leaves if x.requires_grad]
+        outputs = [y for y in mapped(*leaves) if y.requires_grad]
+        outputs = [y.abs() if y.is_complex() else y for y in outputs]
+        if not outputs or not wrt:
+            return []
+        weights = [minigrad.arange(1, y.numel() + 1, dtype=y.dtype).cos() for y in outputs]
+        total = sum((y * w.reshape(y.shape)).sum() for y, w in zip(outputs, weights))
+        settings = {"create_graph": create_graph, "materialize_grads": True}
+        found = minigrad.autograd.grad(total, wrt, **settings)
+        squares = [(g * g).sum() for g in found if g.requires_grad]
+        if squares:
+            found += minigrad.autograd.grad(sum(squares), wrt, materialize_grads=True)
+        return found
+
+    for create_graph in (False, True) if sample.gradgrad else (False,):
+        wanted = for_each(gradients, create_graph)
+        for a, b in zip(gradients(create_graph), wanted, strict=True):
+            np.testing.assert_allclose(a.detach(), b.detach(), rtol=1e-7, atol=1e-9)
+
+
 def test_what_has_no_rule_runs_for_each_element(rng, monkeypatch, at_once):
     """Without rules all is right, too: an operation is called for each element by itself."""
     x = minigrad.from_numpy(rng.standard_normal((SIZE, 4, 5)))
