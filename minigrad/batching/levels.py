@@ -120,6 +120,8 @@ def _crossed(grad: Tensor, shape: tuple, stored: bool = False) -> Tensor:
     """A gradient as it goes on to a tensor of a shape: the sum over the elements of levels that
     the tensor has not, and that are not in force (which see a gradient for each element). stored:
     it is added to the tensor's `.grad`, which takes the sum in all cases."""
+    if type(grad._array) is not BatchedArray:
+        return grad
     for level in _left_behind(grad._array, shape, stored):
         grad = Sum.apply(grad, level=level)
     return grad
