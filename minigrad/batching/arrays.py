@@ -57,6 +57,7 @@ _METHODS = (
     "all any argmax argmin argsort astype clip conj copy cumprod cumsum diagonal flatten max mean"
     " min prod ravel repeat reshape round squeeze std sum swapaxes take trace transpose var view"
 ).split()
+_WRITING = frozenset("copyto fill_diagonal place put put_along_axis putmask".split())
 _READS = "item tolist tobytes nonzero __bool__ __float__ __int__ __index__ __complex__".split()
 _READ = (
     "vmap: It looks like you're calling .item() on a Tensor, or use one in data-dependent control "
@@ -141,6 +142,8 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Callable, types: Any, args: Any, kwargs: Any) -> Any:
         name = f"{function.__module__}.{function.__name__}"
+        if function.__name__ in _WRITING:
+            check_target(args[0], args)
         method = {"numpy.amin": "min", "numpy.amax": "max"}.get(name, name.removeprefix("numpy."))
         if method in _METHODS and type(args[0]) is BatchedArray:
             return getattr(args[0], method)(*args[1:], **kwargs)

@@ -267,6 +267,24 @@ def test_a_gradient_that_reads_values_runs_for_each_element(rng):
     np.testing.assert_allclose(x.grad, 2 * np.cos(2 * x.detach().numpy()))
 
 
+def test_functions_of_numpy_that_write_into_an_array_for_all_elements(rng):
+    """As scattering of complex numbers does: no element's values stay there for the next one."""
+    x = minigrad.from_numpy(rng.standard_normal((4, 2)) + 1j)
+    index = minigrad.from_numpy(rng.integers(0, 2, (5, 3, 1)))
+    source = minigrad.from_numpy(rng.standard_normal((5, 3, 1)) + 2j)
+    found = minigrad.vmap(lambda i, s: x.scatter(1, i, s))(index, source)
+    for row, i, s in zip(found, index, source):
+        np.testing.assert_allclose(row, x.scatter(1, i, s))
+
+    def diagonal(a):
+        square = np.zeros((3, 3))
+        np.fill_diagonal(square, a.numpy())
+        return minigrad.from_numpy(square)
+
+    given = minigrad.from_numpy(rng.standard_normal((2, 3)))
+    assert minigrad.vmap(diagonal)(given).equal(minigrad.diag_embed(given))
+
+
 def test_anomaly_detection():
     x = minigrad.tensor([[1.0, 0.0], [4.0, 1.0]], requires_grad=True)
     y = minigrad.vmap(lambda a: (a * a).sum())(x)
