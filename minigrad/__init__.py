@@ -32,6 +32,7 @@ from minigrad.autograd import (
     no_grad,
     set_grad_enabled,
 )
+from minigrad.batching.vmap import vmap
 from minigrad.creation import LEGACY as _LEGACY
 from minigrad.devices import device, get_default_device, set_default_device
 from minigrad.dtypes import (
@@ -126,7 +127,6 @@ _LAZY_NAMES = {
     "fake_quantize_per_channel_affine": "minigrad.quantization",
     "fake_quantize_per_tensor_affine": "minigrad.quantization",
     "to_dlpack": "minigrad.utils.dlpack",
-    "vmap": "minigrad.func",
     "compile": "minigrad.compiler",
     "fit": "minigrad.training",
     "save": "minigrad.serialization",

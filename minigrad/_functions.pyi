@@ -34,7 +34,6 @@ from minigrad.lowrank import svd_lowrank as svd_lowrank
 from minigrad.quantization import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
 from minigrad.quantization import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from minigrad.utils.dlpack import to_dlpack as to_dlpack
-from minigrad.func import vmap as vmap
 from minigrad.compiler import compile as compile
 from minigrad.training import fit as fit
 from minigrad.serialization import save as save

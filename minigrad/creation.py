@@ -11,7 +11,8 @@ from minigrad import dtypes, layouts
 from minigrad._literals import as_array
 from minigrad._names import kind
 from minigrad._out import into
-from minigrad.backends import current, device_module
+from minigrad.autograd.mode import batching
+from minigrad.backends import array_module, current, device_module, is_batched
 from minigrad.devices import CPU, device, get_default_device, move_array
 from minigrad.tensor import Size, Tensor, export, functions, wrap
 
@@ -251,7 +252,7 @@ def _filled(name: str, value: int | None) -> None:
         if dtype is device is layout is None and type(array) is np.ndarray:
             made = _array_of(value, array.shape, array.dtype, CPU)
             return finish(made, requires_grad, pin_memory)
-        return function(
+        made = function(
             array.shape,
             dtype=dtype or input.dtype,
             layout=layout,
@@ -259,6 +260,7 @@ def _filled(name: str, value: int | None) -> None:
             requires_grad=requires_grad,
             pin_memory=pin_memory,
         )
+        return _for_elements(input, made) if batching else made
 
     def new(
         self: Tensor,
@@ -270,7 +272,7 @@ def _filled(name: str, value: int | None) -> None:
         requires_grad: bool = False,
         **named: Any,
     ) -> Tensor:
-        return function(
+        made = function(
             *size,
             dtype=dtype or self.dtype,
             layout=layout,
@@ -279,6 +281,7 @@ def _filled(name: str, value: int | None) -> None:
             pin_memory=pin_memory,
             **named,
         )
+        return _for_elements(self, made) if batching else made
 
     what = "uninitialised memory" if value is None else f"{value:d}s"
     for fn, fn_name, text in (
@@ -291,6 +294,16 @@ def _filled(name: str, value: int | None) -> None:
     export(method=False)(function)
     export(method=False)(like)
     export(function=False)(new)
+
+
+def _for_elements(like: Tensor, made: Tensor) -> Tensor:
+    """A new tensor with memory for each element of `vmap` where the one that it is made like has
+    elements: the values of elements may be written there."""
+    if is_batched(like._array):
+        array = array_module(like._array).empty(made._array.shape, made._array.dtype)
+        array[...] = made._array
+        made._array = array
+    return made
 
 
 _filled("zeros", 0)
@@ -353,7 +366,8 @@ def full_like(
     """A tensor of one value with the shape and dtype of another."""
     kind, where = dtype or input.dtype, device or input.device
     shape = input._array.shape
-    return _full("full_like", shape, fill_value, kind, layout, where, requires_grad, pin_memory)
+    made = _full("full_like", shape, fill_value, kind, layout, where, requires_grad, pin_memory)
+    return _for_elements(input, made) if batching else made
 
 
 @export(function=False)
@@ -370,7 +384,8 @@ def new_full(
 ) -> Tensor:
     """A tensor of one value with the dtype and device of this one."""
     kind, where = dtype or self.dtype, device or self.device
-    return _full("new_full", size, fill_value, kind, layout, where, requires_grad, pin_memory)
+    made = _full("new_full", size, fill_value, kind, layout, where, requires_grad, pin_memory)
+    return _for_elements(self, made) if batching else made
 
 
 @export(function=False)

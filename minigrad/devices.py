@@ -10,7 +10,8 @@ import numpy as np
 from kernels.support import wrong_index
 from minigrad import _pinned
 from minigrad._meta import MetaArray
-from minigrad.backends import current, device_module
+from minigrad.autograd.mode import batching
+from minigrad.backends import current, device_module, every_element
 
 # Of torch: programs compare with them. `current.at` and `device_module` refuse them.
 _OTHERS = "ipu xpu opengl opencl ideep hip ve fpga maia xla lazy vulkan mps hpu mtia privateuseone"
@@ -98,6 +99,8 @@ def get_default_device() -> device:
 
 def address(array: Any) -> int:
     """Where the first element of an array lies."""
+    if batching:
+        array = every_element(array)
     if isinstance(array, np.ndarray):
         return array.__array_interface__["data"][0]
     return array.data.ptr

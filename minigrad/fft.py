@@ -9,12 +9,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad import dtypes
 from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import Op
-from minigrad.backends import scipy_module
+from minigrad.backends import is_batched, scipy_module
 from minigrad.ops import combine, complexes
 from minigrad.ops.fold import Col2Im
 from minigrad.ops.ranges import arange
@@ -30,6 +32,11 @@ _NORMS = ("backward", "ortho", "forward")
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
+def _transforms(x: Any) -> Any:
+    """The module that has them: NumPy's in `vmap`, since SciPy's takes no other arrays."""
+    return np.fft if is_batched(x) else scipy_module(x, "fft")
+
+
 class Transform(Op):
     """The complex transform along one dimension; linear, and its own adjoint but for the sign."""
 
@@ -38,8 +45,7 @@ class Transform(Op):
 
     @staticmethod
     def forward(x: Any, dim: int, inverse: bool, norm: str) -> Any:
-        by = scipy_module(x, "fft")
-        transform = by.ifft if inverse else by.fft
+        transform = _transforms(x).ifft if inverse else _transforms(x).fft
         return transform(x, axis=dim, norm=norm).astype(x.dtype, copy=False)
 
     @staticmethod
@@ -55,7 +61,7 @@ class RealTransform(Op):
 
     @staticmethod
     def forward(x: Any, dim: int, norm: str) -> Any:
-        return scipy_module(x, "fft").rfft(x, axis=dim, norm=norm)
+        return _transforms(x).rfft(x, axis=dim, norm=norm)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int, norm: str) -> tuple:
@@ -71,7 +77,7 @@ class RealInverse(Op):
 
     @staticmethod
     def forward(x: Any, dim: int, n: int, norm: str) -> Any:
-        return scipy_module(x, "fft").irfft(x, n, axis=dim, norm=norm)
+        return _transforms(x).irfft(x, n, axis=dim, norm=norm)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int, n: int, norm: str) -> tuple:

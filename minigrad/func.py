@@ -16,6 +16,7 @@ from minigrad._names import namespace
 from minigrad.autograd import engine
 from minigrad.autograd.mode import enable_grad
 from minigrad.autograd.node import Node
+from minigrad.batching.vmap import vmap
 from minigrad.tensor import Tensor
 from minigrad.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -59,6 +60,13 @@ def _own(results: Any, places: list[Tensor]) -> Any:
     return tree_map(released, results)
 
 
+def _has_graph(outputs: list[Tensor], places: list[Tensor]) -> bool:
+    """Whether the gradients of outputs will be differentiated: their graph leads to more than the
+    places that were made here."""
+    made = {id(p) for p in places if p.grad_fn is None}
+    return any(y.requires_grad and _outside(y, made) for y in outputs)
+
+
 def _outside(tensor: Tensor, made: set[int]) -> bool:
     """Whether the graph of a tensor has a leaf other than these."""
     if tensor.grad_fn is None:
@@ -91,13 +99,18 @@ def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> tuple[list, Any, lis
     return given, trees, tree_leaves(trees)
 
 
-def _gradients(outputs: list, places: list, vectors: list) -> list[Tensor]:
+def _gradients(
+    outputs: list, places: list, vectors: list, create_graph: bool = True
+) -> list[Tensor]:
     """Gradients that can be differentiated again; zeros where nothing depends on a place."""
     pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
     if not pairs:
         return [minigrad.zeros_like(p) for p in places]
     found = engine.grad(
-        [y for y, _ in pairs], places, [v for _, v in pairs], create_graph=True, allow_unused=True
+        *([y for y, _ in pairs], places, [v for _, v in pairs]),
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
     )
     return [minigrad.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
 
@@ -120,7 +133,8 @@ def grad_and_value(
                     "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got "
                     f"{shape}"
                 )
-            slopes = _gradients([value], places, [minigrad.ones_like(value)])
+            ones, graph = minigrad.ones_like(value), _has_graph([value], places)
+            slopes = _gradients([value], places, [ones], graph)
         return _own((_like(trees, slopes), found), places)
 
     return wrapper
@@ -193,7 +207,8 @@ def jacrev(
     chunk_size: int | None = None,
 ) -> Callable:
     """A function that returns the Jacobian of func by the arguments `argnums`: for each output and
-    argument a tensor (*output.shape, *argument.shape); one backward pass per output element."""
+    argument a tensor (*output.shape, *argument.shape). `vmap` computes the rows in one backward
+    pass; chunk_size: so many at a time."""
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -201,7 +216,9 @@ def jacrev(
             given, trees, places = _chosen(args, argnums)
             found = func(*given, **kwargs)
             outputs = found[0] if has_aux else found
-            rows = [_rows(y, places) for y in tree_leaves(outputs)]
+            flat = tree_leaves(outputs)
+            graph = _has_graph(flat, places)
+            rows = [_rows(y, places, chunk_size, graph) for y in flat]
             table = _like(outputs, [_like(trees, row) for row in rows])
         result = _own(table, places)
         return (result, _own(found[1], places)) if has_aux else result
@@ -209,15 +226,18 @@ def jacrev(
     return wrapper
 
 
-def _rows(y: Tensor, places: list[Tensor]) -> list[Tensor]:
-    units = minigrad.eye(y.numel(), dtype=y.dtype, device=y.device)
-    rows = [_gradients([y], places, [unit.reshape(y.shape)]) for unit in units]
-    return [
-        minigrad.stack([row[j] for row in rows]).reshape(*y.shape, *p.shape)
-        if rows
-        else p.new_zeros((*y.shape, *p.shape))
-        for j, p in enumerate(places)
-    ]
+def _rows(
+    y: Tensor, places: list[Tensor], chunk_size: int | None, create_graph: bool
+) -> list[Tensor]:
+    if not y.numel():
+        return [p.new_zeros((*y.shape, *p.shape)) for p in places]
+    units = minigrad.eye(y.numel(), dtype=y.dtype, device=y.device).reshape(-1, *y.shape)
+
+    def row(unit: Tensor) -> list[Tensor]:
+        return _gradients([y], places, [unit], create_graph)
+
+    rows = vmap(row, chunk_size=chunk_size)(units)
+    return [row.reshape(*y.shape, *p.shape) for row, p in zip(rows, places, strict=True)]
 
 
 def jacfwd(
@@ -234,111 +254,6 @@ def jacfwd(
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
     """A function that returns the second derivatives of the scalar func."""
     return jacrev(jacrev(func, argnums), argnums)
-
-
-_DRAWN = (
-    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
-    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
-)
-
-
-def vmap(
-    func: Callable,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
-    randomness: str = "error",
-    *,
-    chunk_size: int | None = None,
-) -> Callable:
-    """A function that maps func over a dimension of its arguments, and stacks the results.
-
-    in_dims: the dimension of each argument (or of each leaf of it), None for one that all calls
-    share. out_dims: where the new dimension goes. func is called once per element: the results are
-    those of torch, but not the speed. randomness: whether func may draw random numbers on the CPU:
-    "error", "different" ones for each element, or the "same".
-    """
-    if randomness not in ("error", "different", "same"):
-        raise RuntimeError(
-            "Only allowed values for randomness are 'error', 'different', or 'same'. Got "
-            f"{randomness}"
-        )
-
-    @functools.wraps(func)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = tree_leaves(_spread(in_dims if isinstance(in_dims, tuple | list) else
-                              (in_dims,) * len(args), args))  # fmt: skip
-        flat = tree_leaves(args)
-        sizes = {_length(x, d) for x, d in zip(flat, dims, strict=True) if d is not None}
-        if len(sizes) != 1:
-            raise ValueError(
-                f"vmap: Expected all tensors to have the same size in the mapped dimension, got "
-                f"sizes {sorted(sizes)} for the mapped dimension"
-            )
-        results, before = [], minigrad.get_rng_state()
-        count = sizes.pop()
-        if not count:  # what it returns for zeros has the shape that the results would have
-            parts = [x if d is None else _zeros(x, d) for x, d in zip(flat, dims, strict=True)]
-            results = [func(*_like(args, parts), **kwargs)]
-        for i in range(count):
-            parts = [x if d is None else x.select(d, i) for x, d in zip(flat, dims, strict=True)]
-            if randomness == "same":
-                minigrad.set_rng_state(before)
-            results.append(func(*_like(args, parts), **kwargs))
-            if randomness == "error" and not minigrad.equal(minigrad.get_rng_state(), before):
-                raise RuntimeError(_DRAWN)
-        return _stacked(results, out_dims, count)
-
-    return wrapper
-
-
-def _zeros(x: Tensor, dim: int) -> Tensor:
-    """Zeros of the shape of x without a dimension."""
-    shape = list(x.shape)
-    del shape[dim]
-    return x.new_zeros(shape)
-
-
-def _length(x: Any, dim: int) -> int:
-    """The length of a mapped dimension of an argument."""
-    if not isinstance(x, Tensor):
-        raise ValueError(
-            f"vmap: Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
-            "vmap over non-Tensor arguments, please use None as the respective in_dim"
-        )
-    if not -x.ndim <= dim < x.ndim:
-        raise ValueError(
-            f"vmap: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
-            f"{x.ndim}, so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
-        )
-    return x.shape[dim]
-
-
-def _spread(dims: Any, args: Any) -> Any:
-    """in_dims in the form of the arguments: one of a tree holds for all its leaves."""
-    if isinstance(args, dict):
-        return {k: _spread(dims[k] if isinstance(dims, dict) else dims, v) for k, v in args.items()}
-    if isinstance(args, list | tuple):
-        each = dims if isinstance(dims, list | tuple) else [dims] * len(args)
-        if len(each) != len(args):
-            raise ValueError(
-                f"vmap: in_dims {dims} is not compatible with the structure of the {len(args)} "
-                "inputs"
-            )
-        return [_spread(d, a) for d, a in zip(each, args, strict=True)]
-    return dims
-
-
-def _stacked(results: list, out_dims: Any, length: int) -> Any:
-    for leaf in tree_leaves(results[0]):
-        if not isinstance(leaf, Tensor):
-            raise ValueError(f"vmap: the function must only return Tensors, got type {type(leaf)}")
-    columns = zip(*[tree_leaves(r) for r in results], strict=True)
-    count = len(tree_leaves(results[0]))
-    dims = list(out_dims) if isinstance(out_dims, list | tuple) else [out_dims] * count
-    stacked = [
-        minigrad.stack(list(c), d).narrow(d, 0, length) for c, d in zip(columns, dims, strict=True)
-    ]
-    return _like(results[0], stacked)
 
 
 def functional_call(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minigrad import dtypes
-from minigrad.tensor import Tensor
+from minigrad.backends import is_batched
+from minigrad.tensor import Tensor, wrap
 
 
 @dataclass
@@ -145,6 +147,8 @@ def unsaid() -> tuple:
 
 def format_tensor(tensor: Tensor) -> str:
     """The text of `repr(tensor)`."""
+    if is_batched(tensor._array):
+        return _format_elements(tensor._array)
     name = "Parameter containing:\ntensor" if type(tensor).__name__ == "Parameter" else "tensor"
     prefix = f"{name.rpartition(chr(10))[2]}("
     array = tensor._array
@@ -167,6 +171,12 @@ def format_tensor(tensor: Tensor) -> str:
     elif tensor.requires_grad:
         notes.append("requires_grad=True")
     return with_notes(name.removesuffix("tensor") + prefix + body, notes, len(prefix)) + ")"
+
+
+def _format_elements(array: Any) -> str:
+    """All elements of a tensor inside of `vmap`, as torch shows them."""
+    values = textwrap.indent(format_tensor(wrap(array.whole)), "    ")
+    return f"BatchedTensor(lvl={len(array.shape.levels)}, bdim=0, value=\n{values}\n)"
 
 
 def with_notes(text: str, notes: list[str], indent: int) -> str:

@@ -210,6 +210,8 @@ class FakeQuantize(Function):
     """x rounded to (q - zero_point) * scale for the integers q from `least` to `most`; the gradient
     passes where x lies between them (Bengio et al. 2013)."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, zero: Tensor, least: int, most: int) -> Tensor:
         q = (x.float() * (1 / scale)).round() + zero

@@ -20,7 +20,7 @@ from kernels.pointwise import Expr
 from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
-from minigrad.autograd.mode import mode, no_grad
+from minigrad.autograd.mode import batching, mode, no_grad
 from minigrad.backends import array_module, current, device_module
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
@@ -60,6 +60,8 @@ class Generator:
 
     def next_call(self) -> tuple[int, int]:
         """(seed, offset) for the kernels of one call."""
+        for level in batching:
+            level.drawn()
         with self._lock:
             self._calls += 1
             seed, offset = self._seed, self._calls - 1

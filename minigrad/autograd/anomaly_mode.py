@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.autograd.mode import mode
+from minigrad.backends import every_element
 
 _PACKAGE = str(Path(__file__).parents[1])
 _made: weakref.WeakKeyDictionary[Any, traceback.StackSummary] = weakref.WeakKeyDictionary()
@@ -69,7 +70,8 @@ def watched(node: Any, grads: list) -> Sequence:
         raise
     if mode.check_nan:
         for i, grad in enumerate(results):
-            if grad is not None and grad._array.dtype.kind in "fcV" and bool(grad.isnan().any()):
+            floating = grad is not None and grad._array.dtype.kind in "fcV"
+            if floating and every_element(grad.isnan()._array).any():
                 raise RuntimeError(
                     f"Function '{node.name()}' returned nan values in its {i}th output.\n"
                     f"{_where(node)}"

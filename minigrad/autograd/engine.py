@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -20,12 +20,12 @@ from kernels.pointwise import TABLE
 from kernels.support import forks
 from minigrad.autograd.anomaly_mode import watched
 from minigrad.autograd.graph import GradientEdge
-from minigrad.autograd.mode import mode, sparse_gradients, unusual
+from minigrad.autograd.mode import crossing, mode, sparse_gradients, unusual
 from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
 from minigrad.layouts import NoDenseArray
-from minigrad.tensor import Tensor, functions, wrap
+from minigrad.tensor import Tensor, wrap
 from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
@@ -53,6 +53,7 @@ class Observer(Protocol):
 
 
 observers: list[Observer] = []
+VMAP: list[Callable] = []  # that of `minigrad.batching`
 
 
 class Pass:
@@ -70,6 +71,7 @@ class Pass:
     needed: set[Node] | None = None
     needed_below: Collection[Node] = ()
     outputs: tuple = ()
+    after: Callable[[], None] | None = None  # called at the end of the pass
     _reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
 
     def __init__(self, keep: bool, create_graph: bool) -> None:
@@ -145,6 +147,9 @@ class Pass:
                 if self.needed is not None and target not in self.needed:
                     continue
                 outs, sums = target.outs, pending.get(target)
+                if crossing:
+                    grad = crossing[0](grad, outs[index][0])
+                    array = grad._array
                 if (array.shape, array.dtype) != outs[index]:
                     grad = fit(grad, *outs[index])
                 if sums is None:
@@ -158,6 +163,9 @@ class Pass:
             key = id(target)
             if self.wanted is None or key in self.wanted:
                 leaf, entry = target._array, self.leaves.get(key)
+                if crossing:
+                    grad = crossing[0](grad, leaf.shape)
+                    array = grad._array
                 if array.dtype is not leaf.dtype or array.shape != leaf.shape:
                     grad = fit(grad, leaf.shape, leaf.dtype)
                 if entry is not None:
@@ -270,6 +278,8 @@ class Pass:
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
+        if crossing:
+            grad = crossing[0](grad, tensor._array.shape, stored=True)
         with _adding:
             if tensor._grad is None:
                 tensor._grad = self.own(grad)
@@ -325,6 +335,12 @@ class Pass:
             self.store(leaf, grad)
             if leaf._accumulate_hooks:
                 _run_accumulate_hooks(leaf)
+
+    def end(self, outer: tuple) -> None:
+        """Restore the mode of the caller."""
+        mode.enabled, mode.running = outer
+        if self.after is not None:
+            self.after()
 
     def _finish_observed(self) -> None:
         for key in [key for key in self.leaves if key in self.observers]:
@@ -521,7 +537,7 @@ def backward(
             observer.fail()
         raise
     finally:
-        mode.enabled, mode.running = outer
+        run.end(outer)
 
 
 def _keys(inputs: tuple) -> set:
@@ -551,8 +567,8 @@ def grad(
     retain_graph, create_graph: as in `Tensor.backward`.
     allow_unused: give None for an input that the outputs don't depend on, instead of an error.
     materialize_grads: give zeros instead of None.
-    is_grads_batched: grad_outputs have a first dimension more, and so have the results: one
-        backward pass for each element of it.
+    is_grads_batched: grad_outputs have a first dimension more, and so have the results: `vmap` of
+        one backward pass.
     """
     if not only_inputs:
         warnings.warn(
@@ -577,7 +593,7 @@ def grad(
             run.run(outputs, gradients)
         found = [_collected(run, t) for t in inputs]
     finally:
-        mode.enabled, mode.running = outer
+        run.end(outer)
     return tuple(
         _unused(t, i, allow_unused, materialize_grads) if g is None else g
         for i, (t, g) in enumerate(zip(inputs, found, strict=True))
@@ -587,17 +603,30 @@ def grad(
 def _of_a_batch(
     outputs: tuple, inputs: tuple, batch: Any, retain_graph: bool | None, settings: tuple
 ) -> tuple[Tensor | None, ...]:
-    """`grad` for each element along the first dimension of gradients, stacked."""
-    gradients = [None if g is None else g.unbind(0) for g in as_tuple(batch)]
-    count = max([0 if g is None else len(g) for g in gradients])
-    if not count:
+    """`grad` for all elements along the first dimension of gradients at once."""
+    given = as_tuple(batch)
+    places = [i for i, g in enumerate(given) if g is not None]
+    if not any(given[i].ndim and len(given[i]) for i in places):
         raise RuntimeError("grad: is_grads_batched=True needs grad_outputs with a first dimension")
-    rows = []
-    for k in range(count):
-        own = [None if g is None else g[k] for g in gradients]
-        keep = True if k < count - 1 else retain_graph
-        rows.append(grad(outputs, inputs, own, keep, *settings))
-    return tuple(None if row[0] is None else functions.stack(row) for row in zip(*rows))
+    used: list[int] = []  # of the inputs
+
+    def row(*own: Tensor) -> list[Tensor]:
+        gradients: list[Tensor | None] = [None] * len(given)
+        for i, g in zip(places, own):
+            gradients[i] = g
+        found = grad(outputs, inputs, gradients, True, *settings)
+        used[:] = [i for i, g in enumerate(found) if g is not None]
+        return [g for g in found if g is not None]
+
+    rows = VMAP[0](row)(*[given[i] for i in places])
+    if not (settings[0] if retain_graph is None else retain_graph):
+        roots = [t._node for t in outputs if t._node is not None]
+        for node in _nodes_to(roots, _keys(inputs))[0]:
+            node.release()
+    results: list[Tensor | None] = [None] * len(inputs)
+    for i, found in zip(used, rows):
+        results[i] = found
+    return tuple(results)
 
 
 def _collected(run: Pass, tensor: Tensor) -> Tensor | None:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from minigrad.autograd.mode import mode, no_grad
+from minigrad.autograd.mode import batching, mode, no_grad
 from minigrad.autograd.node import Node, alias, attach, edge, named
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
@@ -126,9 +126,12 @@ class Function:
     Subclasses define `forward(ctx, *args)` and `backward(ctx, *grads)` as static methods, and are
     called through `apply`. With `setup_context(ctx, inputs, output)` forward takes no ctx.
     `backward` returns one gradient (or None) per argument of forward.
+
+    generate_vmap_rule: whether both run for all elements of `vmap` at once; else they run for each.
     """
 
     setup_context: Any = None
+    generate_vmap_rule = False
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -157,6 +160,9 @@ class Function:
         recording = mode.enabled
         needs = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         ctx.needs_input_grad = needs
+        if batching and recording and True in needs:
+            for level in batching:
+                level.called(cls, args)
         edges = tuple([edge(a) if need else None for a, need in zip(args, needs, strict=True)])
         with no_grad():
             if cls.setup_context is None:

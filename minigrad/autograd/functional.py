@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import minigrad
 from minigrad._names import namespace
 from minigrad.autograd.engine import grad
 from minigrad.autograd.mode import enable_grad
@@ -92,12 +93,21 @@ def jacobian(
     """The derivatives of each output by each input: tensors (*output.shape, *input.shape), in a
     tuple over the outputs of tuples over the inputs, as far as func has several.
 
-    vectorize and strategy are accepted as in torch; there is one backward pass per element.
+    vectorize: one backward pass, by `vmap`, in place of one per element. strategy is accepted as in
+    torch.
     """
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
     with enable_grad():
         given, several_inputs, outputs, several = _called("jacobian", func, inputs, create_graph)
         table = []
         for y in outputs:
+            if vectorize and y.numel():
+                table.append(_at_once(y, given, create_graph))
+                continue
             rows: list[tuple[Tensor, ...]] = []
             for i in range(y.numel()):
                 unit = functions.zeros(y.numel(), dtype=y.dtype, device=y.device)
@@ -107,6 +117,17 @@ def jacobian(
             table.append(tuple(_stacked(rows, j, y, x) for j, x in enumerate(given)))
     found = tuple(_one_or_all(row, several_inputs) for row in table)
     return _detached(_one_or_all(found, several), create_graph)
+
+
+def _at_once(y: Tensor, inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
+    """The derivatives of an output by each input, by one backward pass."""
+    units = functions.eye(y.numel(), dtype=y.dtype, device=y.device).reshape(-1, *y.shape)
+
+    def row(unit: Tensor) -> tuple[Tensor, ...]:
+        return _gradients((y,), inputs, (unit,), create_graph, strict=False)
+
+    rows = minigrad.vmap(row)(units)
+    return tuple(r.reshape(*y.shape, *x.shape) for r, x in zip(rows, inputs, strict=True))
 
 
 def _stacked(rows: list, j: int, y: Tensor, x: Tensor) -> Tensor:
@@ -127,10 +148,10 @@ def hessian(
     several = not isinstance(inputs, Tensor)
 
     def slopes(*given: Tensor) -> Any:
-        found = jacobian(_scalar(func, "hessian"), given, create_graph=True)
+        found = jacobian(_scalar(func, "hessian"), given, True, vectorize=vectorize)
         return found if several else found[0]
 
-    return jacobian(slopes, inputs, create_graph, strict)
+    return jacobian(slopes, inputs, create_graph, strict, vectorize)
 
 
 def _scalar(func: Callable, name: str) -> Callable:

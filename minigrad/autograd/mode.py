@@ -55,6 +55,11 @@ mode = _Mode()
 inferring: list[bool] = []  # one entry for each block of `inference_mode` that a thread is in
 inferred: list[bool] = []  # not empty once there may be inference tensors
 sparse_gradients: list[bool] = []  # not empty once a leaf has had one
+batching: list[Any] = []  # the levels of `vmap` in force, of all threads
+# Once there has been one: what becomes of a gradient on its way to a tensor of a shape
+crossing: list[Callable] = []
+# and what becomes of the factors of a product that is such a gradient
+joining: list[Callable] = []
 
 INFERENCE_SAVED = (
     "Inference tensors cannot be saved for backward. Please do not use Tensors created in "

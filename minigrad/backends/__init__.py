@@ -66,9 +66,21 @@ def array_module(array: Any) -> ModuleType:
     return getattr(array, "module", None) or current.cupy()
 
 
+def is_batched(array: Any) -> bool:
+    """Whether an array has one element for each call of `vmap` (`minigrad.batching`)."""
+    return hasattr(type(array), "whole")
+
+
+def every_element(array: Any) -> Any:
+    """The array in memory that has the elements of all calls of `vmap`; for checks of values."""
+    while is_batched(array):
+        array = array.whole
+    return array
+
+
 def scipy_module(array: Any, name: str) -> ModuleType:
     """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
-    package = "scipy" if array_module(array) is np else "cupyx.scipy"
+    package = "scipy" if array_module(array) is np or is_batched(array) else "cupyx.scipy"
     return importlib.import_module(f"{package}.{name}")
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.backends import is_batched
+
 _PARTS: dict[int, Sequence[tuple[int, int]]] = {}  # by the id of a buffer, bytes from its start
 
 
@@ -37,6 +39,8 @@ def base_of(array: Any) -> Any:
 def root_of(array: Any) -> tuple[Any, int, int]:
     """(the array that holds the memory of a view, start, stop): the view's part of it in elements
     of that array."""
+    if is_batched(array):
+        array.memory()
     root = array
     while (base := base_of(root)) is not None:
         root = base

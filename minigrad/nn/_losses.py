@@ -15,7 +15,7 @@ import numpy as np
 import minigrad
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import titled
-from minigrad.backends import on_gpu
+from minigrad.backends import every_element, is_batched, on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
@@ -216,8 +216,10 @@ def _finish_classes(
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
-        classes = target._array
+        classes = every_element(target._array)
         all_count = ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0
+        if is_batched(target._array) and not all_count:
+            return loss.sum() / (target != ignore_index).sum()
         count = classes.size if all_count else int((classes != ignore_index).sum())
         return loss.mean() if count == classes.size else loss.sum() / count
     kept = target != ignore_index
@@ -258,7 +260,7 @@ def nll_loss(
     shape = target._array.shape if input._array.ndim > 1 else ()
     input, classes = _in_batches(input, target)
     safe, ignored = classes.long(), None
-    if target.is_cuda or mode.recorder is not None or (classes._array == ignore_index).any():
+    if target.is_cuda or mode.recorder is not None or _ignores(classes, ignore_index):
         ignored = classes == ignore_index
         safe = safe.masked_fill(ignored, 0)
     check_bounds(safe._array, 0, input._array.shape[1], soft.wrong_class)
@@ -270,6 +272,10 @@ def nll_loss(
     loss, classes = loss.reshape(-1), classes.reshape(-1)
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
+
+
+def _ignores(classes: Tensor, ignore_index: int) -> bool:
+    return bool((every_element(classes._array) == ignore_index).any())
 
 
 @autocasts
@@ -376,8 +382,8 @@ def binary_cross_entropy(
             f"{target.dtype}; target.to(input.dtype) converts it"
         )
     check_floating("binary_cross_entropy", input)
-    check_values(_check_probabilities, input._array, "input")
-    check_values(_check_probabilities, target._array, "target")
+    check_values(_check_probabilities, every_element(input._array), "input")
+    check_values(_check_probabilities, every_element(target._array), "target")
     loss = POINTWISE["bce"](input, target)
     loss = loss if weight is None else loss * weight
     return _reduce(loss, reduction, "BinaryCrossEntropy")

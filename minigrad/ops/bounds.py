@@ -12,7 +12,7 @@ from kernels import dispatch
 from kernels.support import wrong_index
 from kernels.support.bounds import all_below
 from minigrad.autograd.mode import mode
-from minigrad.backends import array_module, on_gpu
+from minigrad.backends import array_module, every_element, on_gpu
 
 
 def check_values(check: Callable[..., None], array: Any, *args: Any) -> None:
@@ -38,7 +38,7 @@ def check_bounds(
     if on_gpu(array):
         launch, module = dispatch.active.checked_index, array_module(array)
         return wrong_index.inside(launch, module, array, low, high, error, ignore)
-    check_values(_check_bounds, array, low, high, error, ignore)
+    check_values(_check_bounds, every_element(array), low, high, error, ignore)
     return array if low >= 0 else array_module(array).where(array < 0, array + high, array)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op, edges_of, named
-from minigrad.backends import array_module
+from minigrad.backends import array_module, is_batched
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import Tensor, export, wrap
@@ -64,13 +64,14 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
         raise dtypes.refused(op.name, dtype)
     op = _POW if op.name == "pow" else op
     result = _evaluate(op.expr.text, op.expr.args + op.expr.params, (*arrays, *params), xp)
-    result = xp.asarray(result, bool if op.expr.result == "bool" else dtype)
+    kind = bool if op.expr.result == "bool" else dtype
+    result = result.astype(kind) if is_batched(result) else xp.asarray(result, kind)
     tensor = wrap(result)
     if mode.enabled and op.expr.grads:
         edges, needs = edges_of(args)
         if needs:
-            kind = named(ComplexNode, op.grad_name)
-            op.record(args, params, dtype, edges, needs, tensor, kind)
+            node = named(ComplexNode, op.grad_name)
+            op.record(args, params, dtype, edges, needs, tensor, node)
     return tensor
 
 
@@ -193,7 +194,7 @@ class FromParts(Op):
 
     @staticmethod
     def forward(real: Any, imag: Any) -> Any:
-        xp = array_module(real)
+        xp = array_module(imag if is_batched(imag) else real)
         shape = np.broadcast_shapes(real.shape, imag.shape)
         out = xp.empty(shape, complex_dtype(real.dtype))
         out.real, out.imag = real, imag

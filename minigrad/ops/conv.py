@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels import dispatch
 from minigrad import dtypes
-from minigrad.autograd.mode import autocasts
+from minigrad.autograd.mode import autocasts, joining
 from minigrad.autograd.node import Op, titled
 from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
@@ -42,7 +42,7 @@ class Conv2d(Op):
         need = ctx.needs
         return (
             ConvData.apply(g, w, None, shape=ctx.shapes[0], **geometry) if need[0] else None,
-            ConvWeight.apply(g, x, shape=ctx.shapes[1], **geometry) if need[1] else None,
+            _slope_of_weight(ctx, g, x, geometry) if need[1] else None,
             g.sum((0, 2, 3)) if need[2] else None,
         )
 
@@ -169,7 +169,7 @@ class ConvData(Op):
         g, w = ctx.tensors()
         return (
             Conv2d.apply(h, w, None, **geometry) if ctx.needs[0] else None,
-            ConvWeight.apply(g, h, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
+            _slope_of_weight(ctx, g, h, geometry) if ctx.needs[1] else None,
             h.sum((0, 2, 3)) if ctx.needs[2] else None,
         )
 
@@ -192,6 +192,13 @@ class ConvWeight(Op):
             Conv2d.apply(x, h, None, **geometry) if ctx.needs[0] else None,
             ConvData.apply(g, h, None, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,
         )
+
+
+def _slope_of_weight(ctx: Any, g: Tensor, x: Tensor, geometry: dict) -> Tensor:
+    """The gradient of the weight, input 1."""
+    if joining:
+        g, x = joining[0](g, x, ctx.shapes[1], 0, 0)
+    return ConvWeight.apply(g, x, shape=ctx.shapes[1], **geometry)
 
 
 def pair(value: Any, name: str = "value") -> Pair:

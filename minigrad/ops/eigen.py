@@ -30,6 +30,7 @@ class Eigh(Function):
     """(eigenvalues ascending, eigenvectors) of symmetric or Hermitian matrices."""
 
     grad_name = "LinalgEighBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, lower: bool) -> tuple:
@@ -65,6 +66,7 @@ class Svd(Function):
     """(U, S, V^H) of A = U diag(S) V^H, without the columns that S has no value for."""
 
     grad_name = "LinalgSvdBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -140,6 +142,7 @@ class Eig(Function):
     """(eigenvalues, eigenvectors of length 1) of square matrices, complex."""
 
     grad_name = "LinalgEigBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:

@@ -13,6 +13,7 @@ from kernels.launchers.common import on_gpu
 from minigrad import dtypes
 from minigrad._foreign import check_tensors, no_tensor
 from minigrad.autograd.mode import mode
+from minigrad.backends import every_element
 from minigrad.layouts import NoDenseArray, strided
 from minigrad.ops._meanings import described
 from minigrad.ops.former import numbers_first
@@ -253,7 +254,7 @@ def _check_integer_division(a: Any, b: Any) -> None:
     what is divided by 0 there becomes 0."""
     if isinstance(b, Tensor) and on_gpu(b._array):
         return
-    values = [x._array if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
+    values = [every_element(x._array) if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
     if all(dtypes.category(v.dtype) < dtypes.FLOATING for v in values) and not values[1].all():
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
 

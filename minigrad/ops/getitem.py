@@ -18,9 +18,9 @@ from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import batching, mode
 from minigrad.autograd.node import Op, titled
-from minigrad.backends import array_module, on_gpu
+from minigrad.backends import array_module, is_batched, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.inplace import assign, check_writable, copy_
 from minigrad.ops.masks import elements_at_true, runs_on_gpu, true_places
@@ -245,6 +245,8 @@ def _is_mask(index: Any, x: Tensor) -> bool:
 
 def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -> None:
     """Write values (they broadcast) at the positions that `parse` found, in place."""
+    for level in batching:
+        level.written(target._array, (*tensors, values._array))
     check_no_overlap(target._array)
     check_apart(target, (values,))
     shape = Indexed(target._array.shape, tensors).result
@@ -359,7 +361,8 @@ def parse(self: Tensor, index: Any) -> tuple[tuple, list]:
         elif hasattr(item, "dtype"):
             width = _width(item)
             basic += [slice(None)] * width
-            tensors += _positions(array_module(self._array).asarray(item), shape, dim)
+            item = item if is_batched(item) else array_module(self._array).asarray(item)
+            tensors += _positions(item, shape, dim)
             dim += width
         else:
             _check_position(shape, item, dim)
@@ -415,7 +418,7 @@ def _item(part: Any) -> Any:
     narrow = isinstance(part, Tensor) and array.dtype in (np.int8, np.int16)
     if array.dtype.kind not in "biu" or narrow:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if array.ndim == 0:
+    if array.ndim == 0 and not is_batched(array):
         return bool(array) if array.dtype.kind == "b" else int(array)
     return array.astype(bool) if array.dtype == np.uint8 else array
 

@@ -12,9 +12,9 @@ import numpy as np
 from kernels import dispatch
 from kernels.support.bounds import all_below
 from minigrad._foreign import check_tensors, no_tensor
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import joining, mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module, on_gpu
+from minigrad.backends import array_module, is_batched, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
 from minigrad.ops.getitem import Put, flat_positions, getitem
@@ -160,6 +160,9 @@ class Embedding(Op):
             places = index._array.ravel()
             counts = wrap(array_module(places).bincount(places)[index._array])
             g = g / counts.to(g.dtype).unsqueeze(-1)
+        if joining and is_batched(index._array):
+            rows = g.reshape(index._array.size, g._array.shape[-1])
+            index, g = joining[0](index.reshape(-1), rows, ctx.shapes[0], 0, 0)
         return (AddRows.apply(g, index, rows=ctx.shapes[0][0]), None)
 
 
@@ -514,7 +517,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1 and not array.size:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    if num_classes != -1 and on_gpu(array):  # there the host does not wait for the numbers
+    # On a GPU the host does not wait for the numbers; `vmap` has no place for each
+    if num_classes != -1 and (on_gpu(array) or is_batched(array)):
         xp, below = array_module(array), check_bounds(array, 0, num_classes, _wrong_class)
         rows = xp.zeros((*array.shape, num_classes), np.int64)
         ones = xp.broadcast_to(xp.ones(1, np.int64), (*array.shape, 1))

@@ -17,7 +17,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
-from minigrad.autograd.mode import Unversioned, inferred, mode
+from minigrad.autograd.mode import Unversioned, batching, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.ops.pointwise import number, onto
 from minigrad.ops.views import overwrite
@@ -172,6 +172,8 @@ def write(target: Tensor, array: Any) -> None:
             "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
             "writeable; clone() it first"
         )
+    for level in batching:
+        level.written(target._array, array)
     if mode.recorder is None:
         if _is_large_view(array) and target._array.dtype == array.dtype:
             array = dispatch.active.copy(array)  # by a transpose in tiles, if it is one

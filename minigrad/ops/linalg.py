@@ -16,7 +16,7 @@ from minigrad._names import return_type
 from minigrad.autograd.function import Function
 from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module, scipy_module
+from minigrad.backends import array_module, every_element, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape, is_narrow
 from minigrad.tensor import Tensor, export, functions, wrap
@@ -156,6 +156,7 @@ class SignLogAbsDet(Function):
     """(det A / |det A|, which has no gradient where it is real, log |det A|)."""
 
     grad_name = "LinalgSlogdetBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:
@@ -187,7 +188,7 @@ class Det(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, y = ctx.tensors()
-        if bool((y == 0).any()):
+        if not every_element(y._array).all():
             return (_cofactors(a.detach()) * g[..., None, None],)
         return (Inverse.apply(a).mH * (g * functions.conj(y))[..., None, None],)
 
@@ -277,6 +278,7 @@ class Qr(Function):
     """(Q, R) of A (m, n) with m >= n, Q (m, n)."""
 
     grad_name = "LinalgQrBackward0"
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> tuple:

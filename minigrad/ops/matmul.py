@@ -12,9 +12,9 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._foreign import no_tensor, reject_foreign
-from minigrad.autograd.mode import autocasts, mode
+from minigrad.autograd.mode import autocasts, joining, mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, is_batched
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.ops.views import Diagonal, ZerosExceptView
@@ -86,14 +86,17 @@ class MatMul(Op):
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, b = ctx.tensors()
         return (
-            _gradient(g, transposed(b)) if ctx.needs[0] else None,
-            _gradient(transposed(a), g) if ctx.needs[1] else None,
+            _slope(ctx, 0, g, transposed(b)) if ctx.needs[0] else None,
+            _slope(ctx, 1, transposed(a), g) if ctx.needs[1] else None,
         )
 
 
-def _gradient(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b; where there is nothing to add up, as for vectors, a pointwise product."""
-    return a * b if a._array.shape[-1] == 1 else MatMul.apply(a, b)
+def _slope(ctx: Any, i: int, x: Tensor, y: Tensor) -> Tensor:
+    """x @ y as the gradient of input i; where there is nothing to add up, as for vectors, a
+    pointwise product."""
+    if joining:
+        x, y = joining[0](x, y, ctx.shapes[i], -1, -2)
+    return x * y if x._array.shape[-1] == 1 else MatMul.apply(x, y)
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -140,7 +143,7 @@ class Linear(Op):
     def vjp(ctx: Any, g: Tensor) -> Sequence[Tensor | None]:
         need = ctx.edges
         of_x, of_weight, of_bias = need
-        if not mode.enabled:
+        if not (mode.enabled or (joining and is_batched(g._array))):
             compute = _linear_gradients(
                 of_x is not None, of_weight is not None, of_bias is not None
             )
@@ -153,7 +156,7 @@ class Linear(Op):
         rows = _rows(g)
         return (
             None if need[0] is None else matmul(g, weight),
-            None if need[1] is None else MatMul.apply(rows.mT, _rows(x)),
+            None if need[1] is None else _slope(ctx, 1, rows.mT, _rows(x)),
             None if need[2] is None else rows.sum(0),
         )
 

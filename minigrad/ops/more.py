@@ -12,7 +12,7 @@ import numpy as np
 from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, is_batched
 from minigrad.ops.combine import listed
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
@@ -440,6 +440,15 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
+def _copy_to_write(input: Tensor, values: Sequence[Tensor]) -> Tensor:
+    """A copy of input; in `vmap` with memory for each element that the values to write have."""
+    for value in values:
+        if is_batched(value._array):
+            never = value.new_zeros(input._array.shape, dtype=dtypes.bool_)
+            input = POINTWISE["where"](never, input, input)
+    return input.clone()
+
+
 @export()
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with src at one position along `dim`."""
@@ -448,7 +457,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
             "expected src to have a size equal to the slice of self. src size = "
             f"{list(src.shape)}, slice size = {list(input.select(dim, index).shape)}"
         )
-    found = input.clone()
+    found = _copy_to_write(input, (src,))
     found.select(dim, index).copy_(src)
     return found
 
@@ -460,7 +469,7 @@ def slice_scatter(
     """A copy of input with src at the positions start:end:step along `dim`."""
     place = normalize_dim(dim, input._array.ndim)
     index = (slice(None),) * place + (slice(start, end, step),)
-    found = input.clone()
+    found = _copy_to_write(input, (src,))
     if src.shape != found[index].shape:
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -475,7 +484,7 @@ def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     """A copy of input with src on a diagonal."""
-    found = input.clone()
+    found = _copy_to_write(input, (src,))
     view = found.diagonal(offset, dim1, dim2)
     if src.shape != view.shape:
         raise RuntimeError(
@@ -505,7 +514,8 @@ def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """A copy of input with `values` at the positions of `input[indices]`."""
-    return input.clone().index_put_(tuple(indices), values, accumulate)
+    copied = _copy_to_write(input, (*[i for i in indices if i is not None], values))
+    return copied.index_put_(tuple(indices), values, accumulate)
 
 
 HISTOGRAM = return_type("histogram", "hist", "bin_edges")

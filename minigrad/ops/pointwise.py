@@ -23,7 +23,7 @@ from minigrad import dtypes
 from minigrad._foreign import reject_foreign
 from minigrad._names import kind
 from minigrad._overlap import check_no_overlap
-from minigrad.autograd.mode import mode, unusual
+from minigrad.autograd.mode import batching, mode, unusual
 from minigrad.autograd.node import (
     Op,
     OpNode,
@@ -299,7 +299,7 @@ class Pointwise:
                 given = True
             elif isinstance(a, Tensor) and _may_share(a._array, array):
                 return False
-        if not given or not getattr(array.flags, "writeable", True):
+        if batching or not given or not getattr(array.flags, "writeable", True):
             return False
         if not needs:
             return True

@@ -18,7 +18,7 @@ from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, every_element
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
@@ -162,7 +162,7 @@ def _others(key: str, values: dict, shape: tuple, axes: tuple | None) -> Tensor:
     diagonal, whose row products are computed: O(n^2) memory.
     """
     x = values["x"]
-    if x._array.all():
+    if every_element(x._array).all():
         return values["y"] / x
     ndim = len(shape)
     axes = tuple(range(ndim)) if axes is None else axes

@@ -11,7 +11,7 @@ from kernels.launchers.common import on_gpu
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, every_element
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.ops.reduce import one_dim, prod, sum_dtype, values_and_indices
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
@@ -54,7 +54,7 @@ class CumProd(Op):
         without it; behind it, nothing."""
         x, y = ctx.tensors()
         zero = x.detach() == 0
-        if not bool(zero.any()):
+        if not every_element(zero._array).any():
             return (_sum_from_here(g * y.conj(), dim) / x.conj(),)
         if mode.enabled:  # the gradient will be differentiated, by what is behind a zero too
             return (_without_each(x, g, dim),)
