@@ -417,11 +417,11 @@ def _problem(first: Shape, second: Shape, *more):
     """The function from a version to a small call."""
 
     def problem(version: str):
-        shapes, options = (first, second, *more), dict(_PADDED)
+        shapes, groups = [first, second, *more], 1
         if version == "plane":
-            shapes, options["groups"] = [_DEPTHWISE[shape] for shape in shapes], _IMAGE[1]
+            shapes, groups = [_DEPTHWISE[shape] for shape in shapes], _IMAGE[1]
         arrays = as_for(version, floats(*shapes[0]), floats(*shapes[1]))
-        return (*arrays, *shapes[2:]), options
+        return (*arrays, *shapes[2:]), {**_PADDED, "groups": groups}
 
     return problem
 

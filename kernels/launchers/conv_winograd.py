@@ -164,7 +164,7 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     turned = geo._replace(
         x_shape=(images, outs, *geo.out),
         w_shape=(inside, outs, 3, 3),
-        padding=tuple(2 - padding for padding in geo.padding),
+        padding=(2 - geo.padding[0], 2 - geo.padding[1]),
     )
     convolved = _convolution(dialect, name, turned, like, True, False)
     no_bias = empty((1,), like.dtype, like)
