@@ -119,13 +119,13 @@ def for_each(function: Callable) -> Any:
 
 
 def main() -> None:
-    import torch
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="parts of names, with commas between")
     parser.add_argument("--turns", type=int, default=9, help="turns of each; default: %(default)s")
     parser.add_argument("--json", action="store_true", help="write benchmarks/results/...")
     options = parser.parse_args()
+    import torch
+
     simt.set_num_threads(1)
     torch.set_num_threads(1)
     rows = []

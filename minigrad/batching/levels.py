@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernels import dispatch, launchers
+from kernels.support import forks
 from minigrad.autograd.mode import batching, crossing, joining, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import every_element
@@ -28,7 +29,7 @@ DRAWN = (
 )
 
 _numbers = itertools.count()
-_changing = threading.RLock()
+_changing = forks.rlock()
 _blocks = [0]  # how many blocks let the dialect take batched arrays
 
 
