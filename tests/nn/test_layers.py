@@ -331,6 +331,29 @@ def test_batch_norm_formula(rng):
     assert (layer.running_mean.numpy() == before).all()
 
 
+@pytest.mark.parametrize("affine", [(False, False), (True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("has_weight", [True, False])
+def test_gradients_of_batch_norm_with_fixed_statistics(rng, has_weight, affine):
+    """In evaluation, with parameters that are trained or are not: g * weight / sqrt(var + eps)."""
+    x, g = rng.standard_normal((2, 3, 5)), rng.standard_normal((2, 3, 5))
+    mean, var, scale, shift = rng.standard_normal(3), rng.uniform(0.5, 2, 3), *rng.random((2, 3))
+    placed = minigrad.tensor(x, requires_grad=True)
+    weight, bias = (minigrad.tensor(v, requires_grad=a) for v, a in zip((scale, shift), affine))
+    given = (weight, bias) if has_weight else (None, None)
+    statistics = minigrad.tensor(mean), minigrad.tensor(var)
+    y = nn.functional.batch_norm(placed, *statistics, *given, training=False)
+    y.backward(minigrad.tensor(g))
+    inverse = 1 / np.sqrt(var + 1e-5)
+    factor = inverse * scale if has_weight else inverse
+    np.testing.assert_allclose(placed.grad.numpy(), g * factor[:, None], rtol=1e-9)
+    normal = (x - mean[:, None]) * inverse[:, None]
+    for parameter, slope in ((weight, (g * normal).sum((0, 2))), (bias, g.sum((0, 2)))):
+        if has_weight and parameter.requires_grad:
+            np.testing.assert_allclose(parameter.grad.numpy(), slope, rtol=1e-9, atol=1e-12)
+        else:
+            assert parameter.grad is None
+
+
 def test_dropout_keeps_the_mean_and_evaluates_to_the_identity():
     minigrad.manual_seed(0)
     layer = nn.Dropout(0.3)
