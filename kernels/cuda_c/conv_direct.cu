@@ -3,6 +3,8 @@
 // 1. direct_forward  one thread per result, neighbours along a row of the output
 // 2. tiled_forward   a block copies its piece of x, with the halo, into shared memory once, and each
 //                    thread keeps the results of several output channels
+//    few_channels    a block keeps the halo of all input channels and multiplies it, as the right
+//                    matrix of a product, by the weights of CHANNELS output channels after another
 //    direct_data     one thread per element of dx, which gathers from every output that read it
 //    direct_weight   one warp per element of dw: lanes along the output, summed by shuffles
 //
@@ -91,6 +93,59 @@ __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes
         const long long oc = group * per_group + first + o;
         const long long row = (n * (long long)s.out_channels + oc) * s.out_height + oh;
         y[row * s.out_width + ow] = T(BIAS ? sum[o] + A(bias[oc]) : sum[o]);
+    }
+}
+
+// Block (TILE_W, CHANNELS): TILE_H x TILE_W outputs of all channels of one group; grid images *
+// groups * tiles. In the halo a column lies behind those of the same phase of the stride; a table
+// has the place of each term.
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int READ,
+          int TILE_H, int TILE_W, int CHANNELS>
+__global__ void few_channels(const T* x, const T* w, const T* bias, T* y, Sizes s) {
+    constexpr int TERMS = READ * KH * KW, HALO_H = (TILE_H - 1) * SH + (KH - 1) * DH + 1;
+    constexpr int PHASE_W = TILE_W + (KW - 1) * DW / SW, HALO_W = SW * PHASE_W;
+    __shared__ A halo[READ * HALO_H * HALO_W], factors[CHANNELS][TERMS];
+    __shared__ unsigned places[TERMS];
+    const int tx = threadIdx.x, ty = threadIdx.y, written = s.out_channels / s.groups;
+    const int across = (s.out_width + TILE_W - 1) / TILE_W;
+    const int tiles = (s.out_height + TILE_H - 1) / TILE_H * across;
+    const int tile = blockIdx.x % tiles, group = blockIdx.x / tiles % s.groups;
+    const int oh0 = tile / across * TILE_H, ow0 = tile % across * TILE_W;
+    const long long n = blockIdx.x / tiles / s.groups;
+    x += (n * s.channels + group * READ) * s.height * s.width;
+    for (int t = ty * TILE_W + tx; t < TERMS; t += TILE_W * CHANNELS) {
+        const int row = t / (KH * KW) * HALO_H + t / KW % KH * DH, j = t % KW * DW;
+        places[t] = row * HALO_W + j % SW * PHASE_W + j / SW;
+    }
+    for (int line = ty; line < READ * HALO_H; line += CHANNELS) {
+        const int h = oh0 * SH + line % HALO_H - s.pad_h;
+        const T* row = x + ((long long)(line / HALO_H) * s.height + h) * s.width;
+        for (int phase = 0; phase < SW; ++phase) {
+            for (int u = tx; u < PHASE_W; u += TILE_W) {
+                const int v = (ow0 + u) * SW + phase - s.pad_w;
+                const bool inside = h >= 0 && h < s.height && v >= 0 && v < s.width;
+                halo[line * HALO_W + phase * PHASE_W + u] = inside ? A(row[v]) : A(0);
+            }
+        }
+    }
+    for (int first = 0; first < written; first += CHANNELS) {
+        const bool has_own = first + ty < written;
+        const int oc = group * written + first + ty;
+        for (int t = tx; t < TERMS; t += TILE_W) {
+            factors[ty][t] = has_own ? A(w[(long long)oc * TERMS + t]) : A(0);
+        }
+        __syncthreads();
+        for (int r = 0; r < TILE_H; ++r) {
+            A sum = A(0);
+            for (int t = 0; t < TERMS; ++t) {
+                sum += factors[ty][t] * halo[places[t] + r * (SH * HALO_W) + tx];
+            }
+            if (has_own && oh0 + r < s.out_height && ow0 + tx < s.out_width) {
+                const long long row = (n * s.out_channels + oc) * s.out_height + oh0 + r;
+                y[row * s.out_width + ow0 + tx] = T(BIAS ? sum + A(bias[oc]) : sum);
+            }
+        }
+        __syncthreads();
     }
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
+from kernels.launchers.conv_few import CHANNELS
 
 TILE_W = 16
 _kernel = family("conv_direct.cu")
@@ -33,6 +34,19 @@ def tiled_forward(
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
     constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height)
     return _kernel("tiled_forward", (0,), constants, _forward)
+
+
+def few_channels(
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, read: int, height: int,
+    tile_w: int,
+) -> Kernel:  # fmt: skip
+    """kernel(x, w, bias, y, groups, pad_h, pad_w) for w (O, read * KH * KW)."""
+
+    def arguments(x, w, bias, y, *options):
+        return x, w, bias, y, _sizes(x.shape, (len(w), read), y.shape, *options)
+
+    constants = (*kernel, *stride, *dilation, has_bias, read, height, tile_w, CHANNELS)
+    return _kernel("few_channels", (0,), (acc_t, *constants), arguments)
 
 
 def _plane_sizes(x, channels: int, y, *sizes: int) -> np.void:

@@ -5,6 +5,7 @@
 1. direct          one thread a result (conv_direct); also what serves depthwise convolution
    plane           depthwise: a padded plane in shared memory, walked along over the ends of rows
 2. tiled           a piece of x with its halo in shared memory, several channels per thread
+   few_channels    the halo of all input channels is one side of a product with many of the output
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
 4. batch_gemm      one product over the positions of all images (conv_batch); tables say where both
@@ -33,6 +34,7 @@ from kernels.families import Family, Operation, Shape, as_for, floats, normal, o
 from kernels.launchers import (
     conv_batch,
     conv_costs,
+    conv_few,
     conv_gemm,
     conv_mma,
     conv_plane,
@@ -69,6 +71,7 @@ FORWARD = {
     "batch_gemm": "one product over all images, tables for all sides",
     "winograd": "3 x 3: 2 x 2 results by 16 multiplications, not 36",
     "plane": "one input channel a group: its padded plane in shared memory",
+    "few_channels": "the halo of all input channels in shared memory, as one side of a product",
 }
 BACKWARD_DATA = {
     "direct": "one thread an element gathers what read it",
@@ -96,6 +99,7 @@ LAUNCHERS = {
     **dict.fromkeys(PACKS, conv_mma),
     "winograd": conv_winograd,
     "plane": conv_plane,
+    "few_channels": conv_few,
     "product": conv_product,
 }
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
@@ -163,6 +167,8 @@ def _version(
     refusal = _refusal(version, geo, like) if version in PACKS else None
     if version in ("plane", "winograd"):
         refusal = LAUNCHERS[version].refusal(name, geo, like.dtype)
+    if version == "few_channels":
+        refusal = conv_few.refusal(geo.windows, like.dtype)
     if refusal:
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
@@ -185,6 +191,8 @@ def _version(
     also = ["winograd"] if may_filter else []
     if not backward and conv_product.may_copy(geo, like):
         also.append("product")
+    if not backward and conv_few.refusal(windows, like.dtype) is None:
+        also.append("few_channels")
     return conv_costs.cheapest(
         dialect, windows, geo.x_shape[0], rows, terms, is_small, backward, also
     )
@@ -429,7 +437,7 @@ def _problem(first: Shape, second: Shape, *more):
 def _cases(rng, versions):
     odd = (2, 6, 13, 16), (8, 3, 2, 3), (3, 2), (3, 4), (2, 1), 2
     for chosen, x_shape, w_shape, *options in [
-        ((None, "direct", "tiled", "batch_gemm", *PACKS), *odd),
+        ((None, "direct", "tiled", "few_channels", "batch_gemm", *PACKS), *odd),
         ((None, "tiled"), (2, 9, 10, 11), (9, 1, 3, 3), (1, 1), (1, 1), (1, 1), 9),
         ((None, "winograd"), (3, 5, 8, 11), (6, 5, 3, 3), (1, 1), (1, 1), (1, 1), 1),
         (("winograd",), (2, 70, 27, 14), (34, 70, 3, 3), (1, 1), (2, 0), (1, 1), 1),
@@ -450,9 +458,10 @@ def _cases(rng, versions):
             how = {"version": version}
             x, w, bias, g = as_for(version, *arrays, normal(rng, g_shape))
             yield "conv2d", (x, w, bias, *options), how, 60
-            yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
-            (more,) = as_for(version, normal(rng, x_shape[1]))
-            yield "conv2d_backward_data", (g, w, x_shape, *options, more), how, 60
+            if version in (None, *versions("conv2d_backward_data")):
+                yield "conv2d_backward_data", (g, w, x_shape, *options), how, 60
+                (more,) = as_for(version, normal(rng, x_shape[1]))
+                yield "conv2d_backward_data", (g, w, x_shape, *options, more), how, 60
             if version in (None, *versions("conv2d_backward_weight")):
                 yield "conv2d_backward_weight", (g, x, w_shape, *options), how, 200
 

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Collection
 
+from kernels.launchers import conv_few
 from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.conv_tables import Layout, Problem, Tables
@@ -27,6 +28,8 @@ FAR_TRANSPOSED = 120
 # Of winograd: what a channel of a tile takes, and the results of one; planes of them.
 WINDOW, SUMMED = 130, 150
 READ_PLANE, WRITTEN_PLANE = 6000, 4000
+# Of few_channels: a term, a result; an element of the halo, the weights of a term, in a block.
+FEW_TERM, FEW_EACH, FEW_HALO, FEW_WEIGHTS = 0.9, 16, 5, 10
 PARTS = 40  # launches of the parts
 FILTER, FILTERED = 500, 1000  # a filter; more for the gradient of one
 # The time of a layout, in multiply-adds:
@@ -66,6 +69,16 @@ def _tiled(dialect: Dialect, windows: Windows) -> float:
     terms = read * math.prod(windows.kernel)
     waste = _waste((*out, written), (*tile, tile_channels(written)))
     return 0 if one_each else waste * ((1.05 if _is_wide() else 2.05) * terms + 12)
+
+
+def _few_channels(windows: Windows) -> float:
+    """The cost of `few_channels`."""
+    (read, written), tile, pixels = windows.channels, conv_few.tile(windows), math.prod(windows.out)
+    terms = read * math.prod(windows.kernel)
+    waste = _waste((*windows.out, written), (tile.height, tile.width, conv_few.CHANNELS))
+    blocks = ceil_div(windows.out[0], tile.height) * ceil_div(windows.out[1], tile.width)
+    loaded = FEW_HALO * tile.halo / written + FEW_WEIGHTS * terms
+    return waste * (FEW_TERM * terms + FEW_EACH) + loaded * blocks / pixels
 
 
 def _winograd(windows: Windows, rows: int) -> float:
@@ -111,6 +124,8 @@ def cheapest(
         product = _waste((rows, columns), (32, 32)) * (terms + 24)
         apart = BROUGHT_APART if images > 1 else 0
         costs["product"] = product + COPIED * terms / max(columns, 1) + apart
+    if "few_channels" in also:
+        costs["few_channels"] = _few_channels(windows)
     if "winograd" in also:
         costs["winograd"] = _winograd(windows, rows)
     return min(costs, key=costs.__getitem__)

@@ -3,6 +3,8 @@
     direct_forward   one thread per result, neighbours along a row of the output
     tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
                      thread keeps the results of several output channels; one, if it is depthwise
+    few_channels     a block keeps the halo of all input channels and multiplies it, as the right
+                     matrix of a product, by the weights of CHANNELS output channels after another
     plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
                      of rows; one input channel a group; backward-data too, of a plane of g in
                      which the results of a stride lie apart
@@ -17,7 +19,10 @@ from __future__ import annotations
 
 import functools
 
+from numba import uint32
+
 from kernels.launchers.common import Pair
+from kernels.launchers.conv_few import CHANNELS
 from kernels.simt import cuda
 
 FULL_WARP = 0xFFFFFFFF
@@ -98,6 +103,72 @@ def tiled_forward(
                     y[n, oc, oh0 + ty, ow0 + tx] = v
 
     return conv2d_tiled
+
+
+@functools.cache
+def few_channels(
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, read: int, height: int,
+    tile_w: int,
+):  # fmt: skip
+    """Block (tile_w, CHANNELS): height x tile_w outputs of all channels of one group.
+
+    Grid images * groups * tiles. w (O, read * KH * KW). In the halo a column lies behind those of
+    the same phase of the stride, so that neighbours read neighbours, and a table has the place of
+    each term. Each row of the tile is a product on its own, between two barriers.
+    """
+    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+    terms = read * kh * kw
+    halo_h = (height - 1) * sh + (kh - 1) * dh + 1
+    phase_w = tile_w + (kw - 1) * dw // sw
+    halo_w = sw * phase_w
+    size = read * halo_h * halo_w
+
+    @cuda.jit
+    def conv2d_few_channels(x, w, bias, y, groups, pad_h, pad_w):
+        halo = cuda.shared.array(size, acc_t)
+        factors = cuda.shared.array((CHANNELS, terms), acc_t)
+        places = cuda.shared.array(terms, uint32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        written = w.shape[0] // groups
+        across = (y.shape[3] + (tile_w - 1)) // tile_w
+        tiles = (y.shape[2] + (height - 1)) // height * across
+        tile, image_group = cuda.blockIdx.x % tiles, cuda.blockIdx.x // tiles
+        n, group = image_group // groups, image_group % groups
+        oh0, ow0 = tile // across * height, tile % across * tile_w
+        for t in range(ty * tile_w + tx, terms, tile_w * CHANNELS):
+            row, j = t // (kh * kw) * halo_h + t // kw % kh * dh, t % kw * dw
+            places[t] = row * halo_w + j % sw * phase_w + j // sw
+        for line in range(ty, read * halo_h, CHANNELS):
+            h = oh0 * sh + line % halo_h - pad_h
+            for phase in range(sw):
+                start, lead = line * halo_w + phase * phase_w, ow0 * sw + phase - pad_w
+                low = max(0, (sw - 1 - lead) // sw)  # where x begins, and where it ends
+                high = min(phase_w, (x.shape[3] - lead + (sw - 1)) // sw)
+                if h < 0 or h >= x.shape[2] or low > high:
+                    low = high = phase_w
+                h0, w0 = max(0, h), max(0, lead + low * sw)
+                for u in range(tx, low, tile_w):
+                    halo[start + u] = acc_t(0)
+                for u in range(tx, high - low, tile_w):
+                    value = x[n, group * read + line // halo_h, h0, w0 + u * sw]
+                    halo[start + low + u] = acc_t(value)
+                for u in range(tx, phase_w - high, tile_w):
+                    halo[start + high + u] = acc_t(0)
+        for first in range(0, written, CHANNELS):
+            oc, has_own = group * written + first + ty, first + ty < written
+            for t in range(tx, terms, tile_w):
+                factors[ty, t] = acc_t(w[oc, t]) if has_own else acc_t(0)
+            for r in range(height):
+                acc = acc_t(0)
+                cuda.syncthreads()
+                for t in range(terms):
+                    acc += factors[ty, t] * halo[places[t] + r * (sh * halo_w) + tx]
+                cuda.syncthreads()
+                if has_own and oh0 + r < y.shape[2] and ow0 + tx < y.shape[3]:
+                    v = acc + acc_t(bias[oc]) if has_bias else acc
+                    y[n, oc, oh0 + r, ow0 + tx] = v
+
+    return conv2d_few_channels
 
 
 @functools.cache

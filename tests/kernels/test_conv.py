@@ -58,6 +58,8 @@ TILED = ("many_channels", "everything", "groups", "few_channels", "less_than_a_s
 TILED += ("depthwise", "depthwise_several", "depthwise_stride")
 WINOGRAD = ("3x3", "many_channels", "one_pixel", "empty_batch")
 OTHERS += [(case, "winograd") for case in WINOGRAD]
+FEW_CHANNELS = ("3x3", "1x1", "stride", "dilation", "everything", "groups", "few_channels")
+FEW_CHANNELS += ("less_than_a_stride", "wide_stride", "wide_dilation", "one_pixel", "empty_batch")
 OF_WEIGHTS = OTHERS
 OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
@@ -93,6 +95,32 @@ def test_forward(device, version, case, rng):
 @pytest.mark.parametrize("case", ["depthwise_stride", "depthwise_several", "depthwise_padding"])
 def test_forward_of_planes(device, case, rng):
     check_forward(device, "plane", case, rng)
+
+
+@few
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("case", FEW_CHANNELS)
+def test_forward_of_few_channels(device, case, dtype, rng):
+    check_forward(device, "few_channels", case, rng, dtype)
+
+
+def test_what_runs_for_few_channels(device, rng):
+    """The first layers of networks, whose windows have few terms."""
+    if device == "gpu":
+        pytest.skip("the versions of a CPU")
+    for x_shape, w_shape, stride, padding in [
+        ((1, 3, 64, 64), (64, 3, 7, 7), 2, 3),  # of a ResNet
+        ((1, 3, 96, 96), (32, 3, 3, 3), 2, 1),  # of a MobileNet
+        ((4, 1, 32, 32), (32, 1, 4, 4), 2, 1),  # of a DCGAN
+    ]:
+        x, w = normal(rng, x_shape), normal(rng, w_shape)
+        options = (stride, stride), (padding, padding)
+        with kernels.trace() as trace:
+            y = kernels.conv2d(x, w, None, *options, backend="numba")
+        assert list(trace.rows) == [("conv2d", "few_channels")], (x_shape, w_shape)
+        scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options)
+        expected = reference.conv2d(wide(x), wide(w), None, *options)
+        assert_close(y, expected, scale, terms=w[0].size)
 
 
 @pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_padding"])
@@ -163,8 +191,8 @@ def test_what_runs_for_one_input_channel_a_group(device, rng):
         assert found & {"plane", "tiled", "direct", "implicit_gemm"} in expected, case
 
 
-def check_forward(device, version, case, rng):
-    x, w, bias, _, options = make(rng, case)
+def check_forward(device, version, case, rng, dtype=np.float32):
+    x, w, bias, _, options = make(rng, case, dtype)
     scale = reference.conv2d(abs(wide(x)), abs(wide(w)), None, *options) + 3
     for b in (None, bias) if case in ("groups", "depthwise") else (bias,):
         arrays = [None if a is None else put(a, device) for a in (x, w, b)]
@@ -379,6 +407,8 @@ def test_errors(device, rng):
         )
     with pytest.raises(ValueError, match="planes that fit in 24 KB, not 80 x 81"):
         conv((1, 2, 80, 81), (2, 1, 3, 3), groups=2, version="plane")
+    with pytest.raises(ValueError, match="'few_channels' takes what fits in 48 KB of shared"):
+        conv((1, 128, 8, 8), (4, 128, 3, 3), version="few_channels")
     with pytest.raises(ValueError, match="bias of shape"):
         conv((1, 2, 8, 8), (4, 2, 3, 3), bias=put(normal(rng, 5), device))
     with pytest.raises(TypeError, match="one dtype"):

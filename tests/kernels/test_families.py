@@ -27,6 +27,7 @@ DIALECTS = ("numba", "cupy")
 HELPERS = {"attention_tiles", "common", "conv_batch", "conv_gemm", "conv_mma", "conv_phases"}
 HELPERS |= {
     "conv_costs",
+    "conv_few",
     "conv_plane",
     "conv_planes",
     "conv_product",
