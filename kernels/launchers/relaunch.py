@@ -29,7 +29,7 @@ from kernels.support import forks
 from kernels.support.interrupts import deferred
 from kernels.support.memory import owner_of
 
-MAX_BYTES = 1 << 26  # of operands and new arrays: beyond that, Python takes under a hundredth
+MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short
 MAX_LAUNCHES = 4096
 MAX_OPERANDS = 8

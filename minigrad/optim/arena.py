@@ -7,16 +7,19 @@ than the update itself.  So each parameter gets a *slot* in a flat array, its *h
   of it.  From then on nothing is copied: forward and backward read the view, the optimiser updates
   the flat array.  The state of the optimiser (momentum, moments) is flat from the start, and
   ``optimizer.state[p]`` contains views of it.
-- Every backward pass creates new gradients, so they are gathered: one pass over memory that is
-  probably in the cache.  A launch for a single parameter reads its gradient directly.
 - Neighbouring slots that need the same update form a *run*; one launch updates a run.  Usually a
-  run is the whole group.  A parameter without a gradient, or with another step count, ends a run.
+  run is all of a group.  A parameter without a gradient, or with another step count, ends a run.
+- Every backward pass creates new gradients, so those of a run are gathered: one pass over memory
+  that is probably in the cache.  A launch for a single parameter reads its gradient directly.
+- A large parameter has an arena of its own, in the memory where it is, and so a run of its own: to
+  copy its gradients would take longer than a launch, and as much memory again.
 
 Moving the storage must not be visible.  It would be if something else shares the old memory (``w =
 p.detach()`` before the first step, two parameters of one tensor, the arena of another optimiser).
 So a parameter is moved only if its array has no other owner; until then it is updated in place by a
 launch of its own.  The same check covers ``p.data = other`` and ``module.to(...)``: the parameter
-is no longer at home, and is moved back as soon as nothing shares the new memory.
+is moved back as soon as nothing shares the new memory.  If something shares the old one (``w =
+p.data`` before), it gets another home.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from minigrad.backends import array_module, current
 from minigrad.backends.memory import divide
 from minigrad.tensor import Tensor, wrap
 
+_LARGE = 1 << 19  # bytes of a parameter that has an arena of its own
 _ALIGNMENT = 64  # bytes: a cache line; enough for vector loads on a GPU
 
 
@@ -85,17 +89,24 @@ def is_sole_owner(tensor: Tensor) -> bool:
 _COUNTER = attrgetter("param._counter")
 
 
+def _is_large(array: Any) -> bool:
+    return array.nbytes >= _LARGE
+
+
 class Slot:
     """One parameter's place in an arena.
 
     Attributes:
         start, stop: its elements in the flat arrays.
         home: the view of the arena's values in the parameter's shape.
+        settled: whether the parameter has been there.
         gathered: that of the arena's gradients, from the first time that they are gathered.
         state: the Tensors (views of the arena's state) last stored in ``optimizer.state[param]``.
     """
 
-    __slots__ = ("arena", "gathered", "home", "index", "param", "start", "state", "stop")
+    __slots__ = (
+        "arena", "gathered", "home", "index", "param", "settled", "start", "state", "stop",
+    )  # fmt: skip
 
     def __init__(self, arena: Arena, param: Tensor, index: int, start: int) -> None:
         self.arena = arena
@@ -103,7 +114,10 @@ class Slot:
         self.index = index
         self.start = start
         self.stop = start + param._array.size
-        self.home = arena.values[start : self.stop].reshape(param._array.shape)
+        self.home = param._array
+        if not arena.in_place:
+            self.home = arena.values[start : self.stop].reshape(param._array.shape)
+        self.settled = arena.in_place
         self.gathered: Any = None
         self.state: dict[str, Tensor] = {}
 
@@ -112,6 +126,10 @@ class Slot:
         array, home = self.param._array, self.home
         same = array.shape == home.shape and array.dtype == home.dtype
         return same and self.param.device == wrap(home).device
+
+    def is_free(self) -> bool:
+        """Whether the parameter, which is not at home, can be moved there."""
+        return self.fits() and not (self.settled and self.arena.is_shared(self))
 
     def settle(self) -> bool:
         """Move the parameter home if nothing shares its memory; whether it is at home."""
@@ -123,6 +141,7 @@ class Slot:
         with current.of((home,)):
             home[...] = param._array
         param._array = home
+        self.settled = True
         return True
 
     def adopt(self, state: dict[str, Any], names: Sequence[str], initial: float) -> bool:
@@ -157,7 +176,10 @@ class Slot:
 
 
 class Arena:
-    """Flat values, gradients and state of parameters that share a dtype and a device."""
+    """Flat values, gradients and state of parameters that share a dtype and a device.
+
+    in_place: the values are those of one parameter, where they are.
+    """
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         first = params[0]._array
@@ -170,7 +192,8 @@ class Arena:
             starts.append(starts[-1] + padded)
         self._size = starts.pop()
         self._parts = [(a, a + p._array.size) for a, p in zip(starts, params, strict=True)]
-        self.values = self._flat()
+        self.in_place = _is_large(first) and first.flags.c_contiguous
+        self.values = first.reshape(-1) if self.in_place else self._flat()
         self.grads: Any = None
         self.steps = np.zeros(len(params), np.float32)  # on the host, because the launcher reads it
         divide(self.steps, [(i, i + 1) for i in range(len(params))])
@@ -179,6 +202,15 @@ class Arena:
             Slot(self, param, i, start)
             for i, (param, start) in enumerate(zip(params, starts, strict=True))
         ]
+        self._own = self._views()
+
+    def _views(self) -> int:
+        return sys.getrefcount(self.values.base)
+
+    def is_shared(self, slot: Slot) -> bool:
+        """Whether anything else may refer to memory that the parameter of a slot has left."""
+        alone = sys.getrefcount(slot.home) == _SOLE_OWNER
+        return self.in_place or not alone or self._views() != self._own
 
     def _flat(self) -> Any:
         """Zeros, aligned to a cache line. Launches also process the gaps, so these must be zero."""
@@ -223,12 +255,11 @@ class Run:
         self.at_home = at_home
 
     def takes(self, slot: Slot, step: int, fresh: bool, at_home: bool) -> bool:
-        """Add `slot` if it continues this run."""
+        """Add `slot`, of the same arena, if it continues this run."""
         last = self._slots[-1]
         if not (
             at_home
             and self.at_home
-            and slot.arena is last.arena
             and slot.index == last.index + 1
             and step == self.step
             and fresh == self.fresh
@@ -309,11 +340,10 @@ class Arenas:
         slots = self._slots
         missing: dict[Any, list[Tensor]] = {}
         for param in params:
-            slot = slots.get(param)
-            if slot is None or (param._array is not slot.home and not slot.fits()):
-                array = param._array
-                kind = (str(array.dtype), str(param.device))
-                missing.setdefault(kind, []).append(param)
+            slot, array = slots.get(param), param._array
+            if slot is None or (array is not slot.home and not slot.is_free()):
+                own = id(param) if _is_large(array) else None
+                missing.setdefault((str(array.dtype), str(param.device), own), []).append(param)
         for together in missing.values():
             with current.of((together[0]._array,)):
                 slots |= {slot.param: slot for slot in Arena(together).slots}
@@ -336,6 +366,7 @@ class Arenas:
             counted: whether the optimiser keeps a step count per parameter.
         """
         runs: list[Run] = []
+        last: dict[Arena, Run] = {}
         for slot in self._slots_of([p for p in params if p.grad is not None]):
             step, fresh = 0, False
             if names or counted:
@@ -347,6 +378,8 @@ class Arenas:
                     slot.arena.steps[slot.index] += 1
                     step = int(slot.arena.steps[slot.index])
             at_home = slot.settle()
-            if not (runs and runs[-1].takes(slot, step, fresh, at_home)):
-                runs.append(Run(slot, step, fresh, at_home))
+            run = last.get(slot.arena)
+            if run is None or not run.takes(slot, step, fresh, at_home):
+                last[slot.arena] = Run(slot, step, fresh, at_home)
+                runs.append(last[slot.arena])
         return iter(runs)

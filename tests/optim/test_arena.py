@@ -16,6 +16,7 @@ from minigrad.optim.arena import is_sole_owner
 from tests.optim.helpers import assert_equal, parameters, set_gradients, values
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
+LARGE = 1 << 17  # elements of a parameter that has an arena of its own
 
 
 @pytest.fixture
@@ -115,6 +116,53 @@ def test_an_alias_made_before_keeps_seeing_the_parameter(launches, seed):
     run(params, o, seed, 1, start=3)
     assert len(launches) == 1
     assert_equal(params, reference(seed, 4), 1e-6)
+
+
+SIZES = pytest.mark.parametrize("size", [4, LARGE])
+
+
+@SIZES
+def test_what_shares_the_former_memory_keeps_its_values(size):
+    """After `p.data = other`, nothing is written where the parameter was before."""
+    a, b = nn.Parameter(minigrad.ones(size)), nn.Parameter(minigrad.ones(3))
+    o = optim.Adam([a, b], lr=0.5)
+    for share in (lambda: a.data, lambda: a.detach()[:2], lambda: a.detach().numpy()):
+        a.grad, b.grad = minigrad.ones(size), minigrad.ones(3)
+        o.step()
+        former = share()
+        before = np.array(former)
+        a.data = minigrad.full((size,), 7.0)
+        for _ in range(2):
+            o.step()
+        assert (np.array(former) == before).all()
+        assert (np.abs(values([a])[0] - 6.0) < 0.2).all()
+    assert o.state[a]["step"].item() == 9
+    # what nothing shares takes new values: no other memory is needed
+    home = a.data_ptr()
+    a.data = minigrad.full((size,), 3.0)
+    o.step()
+    assert size == LARGE or a.data_ptr() == home
+
+
+def test_large_parameters_stay_where_they_are(launches, seed):
+    """Their gradients are read in place, by a launch for each; the others still share one."""
+    shapes = (LARGE,), (3,), (2, LARGE), (5,)
+    rng = np.random.default_rng(seed)
+    start = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    params, alone = ([nn.Parameter(minigrad.tensor(x)) for x in start] for _ in range(2))
+    places = [p.data_ptr() for p in params]
+    o, each = optim.Adam(params, lr=0.05), [optim.Adam([p], lr=0.05) for p in alone]
+    for _ in range(3):
+        for p, twin in zip(params, alone, strict=True):
+            grad = rng.standard_normal(p.shape, dtype=np.float32)
+            p.grad, twin.grad = minigrad.tensor(grad), minigrad.tensor(grad)
+        launches.clear()
+        o.step()
+        assert sorted(launches)[1:] == [LARGE, 2 * LARGE] and len(launches) == 3
+        for other in each:
+            other.step()
+    assert [p.data_ptr() == a for p, a in zip(params, places, strict=True)] == [True, False] * 2
+    assert_equal(params, alone, 0)
 
 
 def test_two_parameters_over_one_tensor(seed):
