@@ -44,6 +44,8 @@ LAYERS = [
     Layer("first of LeNet", 32, 1, 28, 6, 5, 1, 2),
     Layer("first of a VGG", 8, 3, 64, 64, 3, 1, 1),
     Layer("first of a ResNet", 8, 3, 64, 64, 7, 2, 3),
+    Layer("first of a MobileNet", 8, 3, 112, 32, 3, 2, 1),
+    Layer("patches of a Swin", 8, 3, 64, 96, 4, 4),
     Layer("of a CNN, 14x14", 32, 16, 14, 32, 3, 1, 1),
     Layer("of a ResNet, 32x32", 32, 16, 32, 16, 3, 1, 1),
     Layer("of a ResNet, 16x16", 32, 32, 16, 32, 3, 1, 1),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 
-from numba import uint32
+from numpy import uint32
 
 from kernels.launchers.common import Pair
 from kernels.launchers.conv_few import CHANNELS
