@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
 from minigrad.nn import functional as F
 
@@ -115,6 +116,16 @@ def test_slices_are_replaced_by_index(torch, rng, shape, dim, count):
     if count:  # torch gives each of equal slices its gradient; which one is left, it does not say
         equal = [index[0]] * count
         check(torch, lambda lib, x, s: lib.index_copy(x, dim, lib.tensor(equal), s), x, source * 0)
+
+
+def test_slices_are_replaced_without_a_position_for_each_element(rng):
+    x, source = (m.tensor(rng.random((5, 6)), requires_grad=True) for _ in range(2))
+    index = m.tensor(rng.permutation(6))
+    with kernels.trace() as trace:
+        x.index_copy(1, index, source).sum().backward()
+        x.index_add(1, index, source).sum().backward()
+    names = {name for name, _ in trace.rows}
+    assert not names & {"scatter", "take", "take_backward"}, names
 
 
 def test_assignments_by_index(torch, rng):

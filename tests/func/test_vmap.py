@@ -115,6 +115,8 @@ def indices(t, d):
     yield v(lambda k: d.w[k])(d.i)
     yield v(lambda a: a[t.tensor([2, 0])])(d.x)
     yield v(lambda a, k: a.index_add(0, k, a[:1].expand(4)))(d.x, d.i)
+    yield v(lambda a, k: a.index_copy(0, k[:1], 2 * a[:1]))(d.x, d.i)
+    yield v(lambda a: t.zeros(3, 2, dtype=a.dtype).index_copy(1, t.tensor([1]), a[:, None]))(d.x)
     yield v(lambda k: F.one_hot(k, 3))(d.i)
     yield v(F.embedding)(d.i, d.c), v(lambda w: F.embedding(d.i[0], w))(d.c)
     yield v(t.func.grad(lambda w, k: F.embedding(k, w).sin().sum()), (None, 0))(d.w, d.i)
