@@ -17,7 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, getitem
+from minigrad.ops.getitem import Put, PutSlices, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
@@ -378,32 +378,6 @@ def index_add(
     return ScatterAdd.apply(input, rows.expand(source._array.shape), source, dim=place)
 
 
-class CopySlices(Op):
-    """x with the slices at checked positions along dim replaced by those of source; of equal
-    positions the last one counts."""
-
-    saves = (2,)
-
-    @staticmethod
-    def forward(x: Any, source: Any, index: Any, dim: int) -> Any:
-        if runs_on_gpu(x) or any(is_batched(a) for a in (x, source, index)):
-            rows = index.reshape([-1 if d == dim else 1 for d in range(x.ndim)])
-            rows = array_module(index).broadcast_to(rows, source.shape)
-            return dispatch.active.scatter(x, dim, rows, source)
-        out = dispatch.active.copy(x)
-        out[(slice(None),) * dim + (index,)] = source
-        return out
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
-        (index,) = ctx.tensors()
-        return (
-            index_fill(g, dim, index, 0) if ctx.needs[0] else None,
-            index_select(g, dim, index) if ctx.needs[1] else None,
-            None,
-        )
-
-
 @export()
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with the slices at `index` replaced by those of source."""
@@ -412,7 +386,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         x, index, source = as_vectors(input, index, source)
         return index_copy(x, dim, index, source).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
-    return CopySlices.apply(input, source, wrap(positions.astype(np.int64)), dim=place)
+    return PutSlices.apply(input, source, wrap(positions.astype(np.int64)), dim=place)
 
 
 @export()

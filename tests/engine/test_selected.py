@@ -128,6 +128,23 @@ def test_slices_are_replaced_without_a_position_for_each_element(rng):
     assert not names & {"scatter", "take", "take_backward"}, names
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_slices_assigned_by_index(torch, rng, dim):
+    x, index = rng.random((5, 6)), rng.permutation(5)[:4].reshape(2, 2) - 5
+    source = rng.random((2, 2, 6) if dim == 0 else (5, 2, 2))
+
+    def assigned(lib, x, s):
+        y, at = x * 1, lib.tensor(index)
+        y[at if dim == 0 else (slice(None), at)] = s
+        return y * y
+
+    check(torch, assigned, x, source)
+    check(torch, assigned, x, source[..., :1])
+    with kernels.trace() as trace:
+        assigned(m, m.tensor(x, requires_grad=True), m.tensor(source)).sum().backward()
+    assert not {"scatter", "take"} & {name for name, _ in trace.rows}
+
+
 def test_assignments_by_index(torch, rng):
     x, mask = rng.random((5, 6, 7)), rng.random((5, 6, 7)) < 0.5
     rows, columns = np.array([3, 0]), np.array([[6], [1]])
