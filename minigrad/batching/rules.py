@@ -274,6 +274,13 @@ def _batch_norm_backward(b: Batch, g: Any, x: Any, *vectors: Any, **options: Any
     return b.unfold_channels(dx), *[b.unfold(part) for part in slopes]
 
 
+@rule("group_norm_backward")
+def _group_norm_backward(b: Batch, g: Any, x: Any, mean: Any, invstd: Any, weight: Any) -> Any:
+    channels = [b.fold_channels(a) for a in (g, x, mean, invstd)]
+    dx, *slopes = b.run(*channels, b.fold(weight))
+    return b.unfold_channels(dx), *[b.unfold(part) for part in slopes]
+
+
 @rule("cross_entropy", "cross_entropy_backward")
 def _cross_entropy(b: Batch, *arrays: Any, **options: Any) -> Any:
     *rows, weight = arrays

@@ -169,6 +169,15 @@ def functions(t, d):
     yield t.func.vmap(t.func.grad(lambda a: Square.apply(a).pow(2).sum()))(d.x)
 
 
+def groups(t, d):
+    def loss(x, w, b):
+        return t.nn.functional.group_norm(x.unsqueeze(0), 2, w, b).sin().sum()
+
+    gradients, rows = t.func.grad(loss, (0, 1, 2)), d.c.reshape(5, 4, 3)
+    yield t.func.vmap(gradients)(rows, d.m[:, 0], d.m[:, 1])
+    yield t.func.vmap(gradients, (0, None, None))(rows, d.w[:, 0], d.w[:, 1])
+
+
 def hooks(t, d):
     y = t.func.vmap(lambda a: (a * a).sum())(d.x)
     y.register_hook(lambda g: g * 2)
@@ -179,7 +188,7 @@ def hooks(t, d):
 
 PROGRAMS = [
     *(nested, masks, outer_gradients, transformed, batched_gradients, trees, in_place, indices),
-    *(products, shared, functions, hooks),
+    *(products, shared, functions, groups, hooks),
 ]
 
 
