@@ -151,6 +151,11 @@ def _of_rows(b: Batch, x: Any, y: Any, *options: Any) -> Any:
     return b.unfold(b.run(b.fold(x), b.fold(y), *options))
 
 
+@rule("grid_sample_backward")
+def _grid_sample_backward(b: Batch, g: Any, x: Any, grid: Any, *options: Any) -> Any:
+    return b.unfold(b.run(b.fold(g), b.fold(x), b.fold(grid), *options))
+
+
 @rule("resample")
 def _resample(b: Batch, x: Any, axis: int, taps: Any) -> Any:
     return b.run(b.whole(x), next_axis(axis), taps)

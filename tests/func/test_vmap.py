@@ -178,6 +178,15 @@ def groups(t, d):
     yield t.func.vmap(gradients, (0, None, None))(rows, d.w[:, 0], d.w[:, 1])
 
 
+def sampled(t, d):
+    def loss(x, grid):
+        return t.nn.functional.grid_sample(x, grid, align_corners=False).sin().sum()
+
+    gradients, images = t.func.grad(loss, (0, 1)), d.m.reshape(5, 1, 2, 2, 4)
+    yield t.func.vmap(gradients)(images, d.c.reshape(5, 1, 3, 2, 2))
+    yield t.func.vmap(gradients, (0, None))(images, d.w.reshape(1, 3, 2, 2))
+
+
 def hooks(t, d):
     y = t.func.vmap(lambda a: (a * a).sum())(d.x)
     y.register_hook(lambda g: g * 2)
@@ -188,7 +197,7 @@ def hooks(t, d):
 
 PROGRAMS = [
     *(nested, masks, outer_gradients, transformed, batched_gradients, trees, in_place, indices),
-    *(products, shared, functions, groups, hooks),
+    *(products, shared, functions, groups, sampled, hooks),
 ]
 
 
