@@ -132,19 +132,23 @@ def _backward(
     dgrid = empty(grid.shape, dtype, x) if linear else zeros(grid.shape, dtype, x)
     if g.size:
         g, x, grid = (contiguous(a).ravel() for a in (g, x, grid))
-        ordered, kernels = version == "ordered", dialect.grid_sample
+        ordered, kernels, n = version == "ordered", dialect.grid_sample, len(sums)
         groups, threads = ceil_div(channels, CHANNELS), ORDERED_THREADS if ordered else THREADS
         blocks = ceil_div(groups if ordered else points, threads)  # of an image
-        size = len(sums) * blocks, 1 if ordered else groups
-        constants = (dtype, linear, padding, aligned, version)
-        launch = _plans.launch(name, version, kernels.image_gradient, constants, size, threads, x)
+        launch = _plans.launch(
+            name,
+            version,
+            kernels.image_gradient,
+            (dtype, linear, padding, aligned, version),
+            (n * blocks, 1 if ordered else groups),
+            threads,
+            x,
+        )
         launch(g, grid, sums.ravel(), blocks, points, channels, height, width)
         if linear:
+            of_points, constants = kernels.points_gradient, (dtype, padding, aligned)
             blocks = ceil_div(points, THREADS)
-            constants = (dtype, padding, aligned)
-            size = len(sums) * blocks
-            make = kernels.points_gradient
-            launch = _plans.launch(name, "points", make, constants, size, THREADS, x)
+            launch = _plans.launch(name, "points", of_points, constants, n * blocks, THREADS, x)
             launch(g, x, grid, dgrid.ravel(), blocks, points, channels, height, width)
     return cast(dialect, sums, dtype), dgrid
 

@@ -23,9 +23,10 @@ from kernels.simt import cuda
 
 
 @functools.cache
-def _functions(A: type, padding: int, aligned: bool):
+def _functions(dtype: np.dtype, padding: int, aligned: bool):
     """Device functions: the place of a number in [-1, 1] and how it changes with that number, the
     nearest element, and where one lies in its plane."""
+    A = scalar_type(dtype)
     half, zero, one, two = A(0.5), A(0), A(1), A(2)
     low = A(0.0 if aligned else -0.5)
 
@@ -87,7 +88,7 @@ def kernel(dtype: np.dtype, linear: bool, padding: int, aligned: bool):
     """kernel(x, grid, out, blocks, points, channels, height, width), all arrays flat."""
     A = scalar_type(dtype)
     zero, one = A(0), A(1)
-    place_of, _, nearest_to, corner = _functions(A, padding, aligned)
+    place_of, _, nearest_to, corner = _functions(dtype, padding, aligned)
 
     @cuda.jit(device=True)
     def kept(share, at):
@@ -141,7 +142,7 @@ def image_gradient(dtype: np.dtype, linear: bool, padding: int, aligned: bool, v
     the dtype that is computed in. blocks: of an image."""
     A = scalar_type(dtype)
     one = A(1)
-    place_of, _, nearest_to, corner = _functions(A, padding, aligned)
+    place_of, _, nearest_to, corner = _functions(dtype, padding, aligned)
     ordered = version == "ordered"  # then a thread has all points, else one
 
     @cuda.jit(device=True)
@@ -191,7 +192,7 @@ def points_gradient(dtype: np.dtype, padding: int, aligned: bool):
     bilinear values."""
     A = scalar_type(dtype)
     zero, one = A(0), A(1)
-    place_of, slope_of, _, corner = _functions(A, padding, aligned)
+    place_of, slope_of, _, corner = _functions(dtype, padding, aligned)
 
     @cuda.jit(device=True)
     def value_at(x, start, at):
