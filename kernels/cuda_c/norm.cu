@@ -1,4 +1,4 @@
-// Batch normalisation of x (N, C, ...) per channel, with its gradient.
+// Batch normalisation of x (N, C, ...) per channel, with its gradient, and that of group norm.
 //
 // y = (x - mean) * invstd * weight + bias. About 8 operations per element forward and 12 backward; at
 // least x read twice and y written once (the statistics must be complete before the first result).
@@ -11,6 +11,8 @@
 //
 // `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 // `columns`: threads along the channels, for x (N, C), where a channel is a column.
+// `groups`: the gradient of group norm, a block per group of an image and a warp per channel: each
+// channel's sums are those that its parameters need, and weighted they are the group's.
 // `split`: few channels leave a GPU idle, so each is shared by several blocks. For the statistics they
 // write the means and squares of their parts, which are merged by the method of Chan et al. (1979).
 #include "common.cuh"
@@ -310,5 +312,51 @@ __global__ void gradient(const T* __restrict__ g, const T* __restrict__ x, const
     for (int k = 0; k < EACH; ++k) {
         const A xhat = (own[k] - m) * inv;
         if (at[k] >= 0) dx[at[k]] = T(scale * (grads[k] - (plain + xhat * scaled) / count));
+    }
+}
+
+// Block (32, WARPS), grid (N * G,); g, x and dx (N * G, channels, size) for the channels of a group,
+// mean and invstd (N * G,), weight (groups, channels), dweight and dbias (N * G, channels).
+template <class T, class M, class A, bool WEIGHT, int WARPS>
+__global__ void group_gradient(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
+                               const M* invstd, const T* weight, A* dweight, A* dbias,
+                               T* __restrict__ dx, int groups, int channels, int size) {
+    __shared__ A plain_part[WARPS], scaled_part[WARPS];
+    const int lane = threadIdx.x, warp = threadIdx.y, row = blockIdx.x;
+    const A m = A(mean[row]), inv = A(invstd[row]);
+    const T* own_weight = weight + (WEIGHT ? row % groups * channels : 0);
+    const long long first = (long long)row * channels;
+    A plain = A(0), scaled = A(0);
+    for (int d = warp; d < channels; d += WARPS) {
+        const long long at = (first + d) * size;
+        A own_plain = A(0), own_scaled = A(0);
+        #pragma unroll 4
+        for (int i = lane; i < size; i += 32) {
+            const A gv = A(g[at + i]);
+            own_plain += gv;
+            own_scaled += gv * (A(x[at + i]) - m);
+        }
+        own_plain = warp_sum(own_plain);
+        own_scaled = warp_sum(own_scaled) * inv;
+        if (lane == 0) dbias[first + d] = own_plain, dweight[first + d] = own_scaled;
+        const A factor = WEIGHT ? A(own_weight[d]) : A(1);
+        plain += factor * own_plain;
+        scaled += factor * own_scaled;
+    }
+    if (lane == 0) plain_part[warp] = plain, scaled_part[warp] = scaled;
+    __syncthreads();
+    plain = plain_part[0], scaled = scaled_part[0];
+    for (int w = 1; w < WARPS; ++w) plain += plain_part[w], scaled += scaled_part[w];
+    const A count = A((long long)channels * size);
+    plain /= count;
+    scaled /= count;
+    for (int d = warp; d < channels; d += WARPS) {
+        const long long at = (first + d) * size;
+        const A factor = WEIGHT ? A(own_weight[d]) : A(1);
+        #pragma unroll 4
+        for (int i = lane; i < size; i += 32) {
+            const A xhat = (A(x[at + i]) - m) * inv;
+            dx[at + i] = T(inv * (factor * A(g[at + i]) - plain - xhat * scaled));
+        }
     }
 }

@@ -82,6 +82,15 @@ def _gradient(planes: bool, acc_t: str, has_weight: bool) -> Kernel:
     return _kernel("gradient", (0, 2), (acc_t, planes, has_weight), arguments)
 
 
+def group_gradient(acc_t: str, has_weight: bool, warps: int) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, dweight, dbias, dx)."""
+
+    def arguments(g, x, mean, invstd, weight, *others):
+        return g, x, mean, invstd, weight, *others, len(weight), *x.shape[1:]
+
+    return _kernel("group_gradient", (0, 2), (acc_t, has_weight, warps), arguments)
+
+
 apply_planes: Callable = functools.partial(_apply, True)
 apply_columns: Callable = functools.partial(_apply, False)
 gradient_planes: Callable = functools.partial(_gradient, True)

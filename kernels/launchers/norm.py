@@ -1,4 +1,4 @@
-"""Batch normalisation: how x is seen, and the launches of its kernels."""
+"""Batch normalisation, and the gradient of group norm: how x is seen, and the launches."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kernels.launchers.common import (
     on_gpu,
     parts_of,
     splits,
+    warps_a_block,
     wide_enough,
     zeros,
 )
@@ -290,6 +291,51 @@ def batch_norm_backward(
     return dx, dweight, dbias
 
 
+def _plan_groups(dialect: Dialect, g, x, mean, invstd, weight):
+    """The launch, the shapes in which it sees x and weight, and what stands for no weight."""
+    name = "group_norm_backward"
+    _check(name, x, weight)
+    if g.shape != x.shape or g.dtype != x.dtype:
+        raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
+    (n, channels), size = x.shape[:2], math.prod(x.shape[2:])
+    groups = mean.shape[-1]
+    if not mean.shape == invstd.shape == (n, groups) or not groups or channels % groups:
+        raise ValueError(
+            f"{name}: expected statistics ({n}, groups) with groups that divide {channels}, got"
+            f" {mean.shape} and {invstd.shape}"
+        )
+    warps = warps_a_block(n * groups, 8, True) if on_gpu(x) else 1
+    acc_t = dialect.common.scalar_type(x.dtype)
+    kernel = dialect.norm.group_gradient(acc_t, weight is not None, warps)
+    run = launcher(name, "groups", kernel, n * groups, (32, warps))
+    view = n * groups, channels // groups, size
+    return run, view, (groups, channels // groups), empty((1, 1), x.dtype, x)
+
+
+@remembered(5)
+def group_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
+    """Gradients of group norm with respect to x (N, C, ...), weight (C,) and bias (C,).
+
+    g: like x. mean and invstd (N, groups): the statistics of consecutive channels, as `layer_norm`
+    gives them. weight: (C,) or None. ValueError for shapes that do not fit.
+    """
+    key = _key(dialect, "groups", None, g, x, mean, invstd, weight)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans.keep(key, _plan_groups(dialect, g, x, mean, invstd, weight))
+    run, view, table, none = plan
+    dx, dtype = empty(x.shape, x.dtype, x), compute_dtype(x.dtype)
+    if not x.size:
+        return dx, *[zeros(x.shape[1:2], dtype, x) for _ in range(2)]
+    given = [contiguous(a).reshape(view) for a in (g, x)]
+    given += [contiguous(a).reshape(-1) for a in (mean, invstd)]
+    weight = none if weight is None else contiguous(weight).reshape(table)
+    each = empty((2, *x.shape[:2]), dtype, x)
+    run(*given, weight, *each.reshape(2, *view[:2]), dx.reshape(view))
+    dweight, dbias = reduce(dialect, "sum", each, 1)
+    return dx, dweight, dbias
+
+
 def _cost(x, *_, **__):
     per_channel = (x.shape[1:2], compute_dtype(x.dtype))
     return [(x.shape, x.dtype), per_channel, per_channel], 7 * x.size
@@ -317,6 +363,11 @@ def _problem_backward(version: str):
     return (x, x, *[floats(x.shape[1])] * 3), {}
 
 
+def _problem_of_groups(version: str):
+    x = floats(2, 6, 9, 7)
+    return (x, x, *floats(2, 2, 3), floats(6)), {}
+
+
 def _x(version: str):
     return floats(50, 37) if version == "columns" else floats(4, 3, 9, 7)
 
@@ -333,6 +384,12 @@ def _cases(rng, versions):
             yield "batch_norm_backward", (g, x, mean, invstd, weight), how, 2000
         yield "batch_norm_backward", (g, x, mean, invstd, weight), {"fixed": True}, 2000
 
+    for n, channels, size, groups in [(3, 12, 35, 4), (2, 5, 70, 1), (70, 6, 1, 3)]:
+        x, g = 2 + 3 * normal(rng, (n, channels, size)), normal(rng, (n, channels, size))
+        stats = normal(rng, (n, groups)), 1 + normal(rng, (n, groups)) ** 2
+        for weight in (normal(rng, channels), None):
+            yield "group_norm_backward", (g, x, *stats, weight), {}, 2000
+
 
 def _compiled(versions):
     for x in (ones(5, 4, 12, 12), ones(37, 19)):
@@ -341,6 +398,8 @@ def _compiled(versions):
         for how in ({}, {"version": "split"}):
             yield "batch_norm", (x, per[0], per[1], 1e-5), how
             yield "batch_norm_backward", (x, x, *per[:3]), how
+    x, per = ones(5, 4, 12, 12), ones(5, 2)
+    yield "group_norm_backward", (x, x, per, per, ones(4)), {}
 
 
 _COLUMNS = {"columns": "x (N, C): threads along the channels"}
@@ -366,6 +425,12 @@ FAMILY = Family(
             _problem_backward,
             SPLIT,
             {"planes": "two sums per channel, then one thread per element", **_COLUMNS},
+        ),
+        Operation(
+            group_norm_backward,
+            _cost_backward,
+            _problem_of_groups,
+            by_shape={"groups": "a block per group of an image, a warp per channel"},
         ),
     ),
     _cases,

@@ -1,4 +1,4 @@
-"""Batch normalisation of x (N, C, ...) per channel, with its gradient.
+"""Batch normalisation of x (N, C, ...) per channel, with its gradient, and that of group norm.
 
 y = (x - mean) * invstd * weight + bias. About 8 operations per element forward and 12 backward; at
 least x read twice and y written once (the statistics must be complete before the first result).
@@ -11,6 +11,8 @@ least x read twice and y written once (the statistics must be complete before th
 
 `planes`: a block per channel, threads along the plane of one image, for x (N, C, S) with S > 1.
 `columns`: threads along the channels, for x (N, C), where a channel is a column.
+`groups`: the gradient of group norm, a block per group of an image and a warp per channel: each
+channel's sums are those that its parameters need, and weighted they are the group's.
 `split`: few channels leave a GPU idle, so each is shared by several blocks. For the statistics they
 write the means and squares of their parts, which are merged by the method of Chan et al. (1979).
 """
@@ -21,7 +23,7 @@ import functools
 import math
 
 from kernels.launchers.norm import COLUMN_BLOCK
-from kernels.numba_cuda.softmax import block_sum
+from kernels.numba_cuda.softmax import block_sum, warp_sum
 from kernels.simt import cuda
 
 OF_PLANES = 1  # elements of a plane that a thread of `apply_planes` and `gradient_planes` takes
@@ -385,3 +387,51 @@ def gradient_columns(acc_t, has_weight: bool):
             dx[n, c] = scale * (acc_t(g[n, c]) - (dbias[c] + xhat * dweight[c]) / count)
 
     return batch_norm_gradient_columns
+
+
+@functools.cache
+def group_gradient(acc_t, has_weight: bool, warps: int):
+    """Block (32, warps), grid (N * G,); g, x and dx (N * G, D, S) for D channels of a group, mean
+    and invstd (N * G,), weight (G, D), dweight and dbias (N * G, D)."""
+
+    @cuda.jit
+    def group_norm_gradient(g, x, mean, invstd, weight, dweight, dbias, dx):
+        plain_part = cuda.shared.array(warps, acc_t)
+        scaled_part = cuda.shared.array(warps, acc_t)
+        lane, row = cuda.threadIdx.x, cuda.blockIdx.x
+        warp = cuda.threadIdx.y if warps > 1 else 0
+        channels, size = x.shape[1], x.shape[2]
+        m, inv = acc_t(mean[row]), acc_t(invstd[row])
+        plain, scaled = acc_t(0), acc_t(0)
+        for d in range(warp, channels, warps):
+            own_plain, own_scaled = acc_t(0), acc_t(0)
+            for i in range(lane, size, 32):
+                gv = acc_t(g[row, d, i])
+                own_plain += gv
+                own_scaled += gv * (acc_t(x[row, d, i]) - m)
+            own_plain = warp_sum(own_plain)
+            own_scaled = warp_sum(own_scaled) * inv
+            if lane == 0:
+                dbias[row, d] = own_plain
+                dweight[row, d] = own_scaled
+            factor = acc_t(weight[row % weight.shape[0], d]) if has_weight else acc_t(1)
+            plain += factor * own_plain
+            scaled += factor * own_scaled
+        if lane == 0:
+            plain_part[warp] = plain
+            scaled_part[warp] = scaled
+        cuda.syncthreads()
+        plain, scaled = plain_part[0], scaled_part[0]
+        for w in range(1, warps):
+            plain += plain_part[w]
+            scaled += scaled_part[w]
+        count = acc_t(channels * size)
+        plain /= count
+        scaled /= count
+        for d in range(warp, channels, warps):
+            factor = acc_t(weight[row % weight.shape[0], d]) if has_weight else acc_t(1)
+            for i in range(lane, size, 32):
+                xhat = (acc_t(x[row, d, i]) - m) * inv
+                dx[row, d, i] = inv * (factor * acc_t(g[row, d, i]) - plain - xhat * scaled)
+
+    return group_norm_gradient

@@ -1,4 +1,4 @@
-"""Batch normalisation with its gradient."""
+"""Batch normalisation with its gradient, and the gradient of group norm."""
 
 from __future__ import annotations
 
@@ -70,3 +70,24 @@ def batch_norm_backward(
     )  # fmt: skip
     dx = inv * _per_channel(weight, x.ndim, 1, dtype) * (g_ if fixed else centred)
     return dx.astype(x.dtype, copy=False), dweight, dbias
+
+
+@traced
+def group_norm_backward(
+    g: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    invstd: np.ndarray,
+    weight: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of group norm with respect to x (N, C, ...), weight (C,) and bias (C,); mean and
+    invstd (N, G)."""
+    dtype, (n, groups) = compute_dtype(x.dtype), mean.shape
+    grouped = (n, groups, x.shape[1] // groups, -1) if x.size else (n, groups, 0, 0)
+    g_, z = (a.astype(dtype, copy=False).reshape(grouped) for a in (g, x))
+    xhat = (z - mean[..., None, None]) * invstd[..., None, None]
+    dbias, dweight = (a.sum((0, 3)).reshape(-1) for a in (g_, g_ * xhat))
+    scaled = g_ if weight is None else g_ * weight.astype(dtype).reshape(groups, -1, 1)
+    means = [a.mean((2, 3), keepdims=True) for a in (scaled, scaled * xhat)]
+    dx = invstd[..., None, None] * (scaled - means[0] - xhat * means[1])
+    return dx.reshape(x.shape).astype(x.dtype, copy=False), dweight, dbias

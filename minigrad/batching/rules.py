@@ -151,6 +151,11 @@ def _of_rows(b: Batch, x: Any, y: Any, *options: Any) -> Any:
     return b.unfold(b.run(b.fold(x), b.fold(y), *options))
 
 
+@rule("grid_sample_backward")
+def _grid_sample_backward(b: Batch, g: Any, x: Any, grid: Any, *options: Any) -> Any:
+    return b.unfold(b.run(b.fold(g), b.fold(x), b.fold(grid), *options))
+
+
 @rule("resample")
 def _resample(b: Batch, x: Any, axis: int, taps: Any) -> Any:
     return b.run(b.whole(x), next_axis(axis), taps)
@@ -271,6 +276,13 @@ def _batch_norm_apply(b: Batch, x: Any, *vectors: Any) -> Any:
 def _batch_norm_backward(b: Batch, g: Any, x: Any, *vectors: Any, **options: Any) -> Any:
     channels = b.fold_channels(g), b.fold_channels(x), *[b.fold(v) for v in vectors]
     dx, *slopes = b.run(*channels, **options)
+    return b.unfold_channels(dx), *[b.unfold(part) for part in slopes]
+
+
+@rule("group_norm_backward")
+def _group_norm_backward(b: Batch, g: Any, x: Any, mean: Any, invstd: Any, weight: Any) -> Any:
+    channels = [b.fold_channels(a) for a in (g, x, mean, invstd)]
+    dx, *slopes = b.run(*channels, b.fold(weight))
     return b.unfold_channels(dx), *[b.unfold(part) for part in slopes]
 
 

@@ -106,6 +106,33 @@ class Put(Op):
         )
 
 
+class PutSlices(Op):
+    """x with the slices at checked positions along dim replaced by those of source; of equal
+    positions the last one counts."""
+
+    saves = (2,)
+    grad_name = "IndexPutBackward0"
+
+    @staticmethod
+    def forward(x: Any, source: Any, index: Any, dim: int) -> Any:
+        if runs_on_gpu(x) or any(is_batched(a) for a in (x, source, index)):
+            rows = index.reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+            rows = array_module(index).broadcast_to(rows, source.shape)
+            return dispatch.active.scatter(x, dim, rows, source)
+        out = dispatch.active.copy(x)
+        out[(slice(None),) * dim + (index,)] = source
+        return out
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
+        (index,) = ctx.tensors()
+        return (
+            functions.index_fill(g, dim, index, 0) if ctx.needs[0] else None,
+            functions.index_select(g, dim, index) if ctx.needs[1] else None,
+            None,
+        )
+
+
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`x[index]`: a view for integers, slices, None and `...`; a copy for tensors and masks."""
     if type(index) is int:
@@ -266,6 +293,13 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
         assign(target, target + added)
         return
     recorded = mode.enabled and (values.requires_grad or target.requires_grad)
+    chosen = [d for d, t in enumerate(tensors) if t is not None]
+    if recorded and not accumulate and len(chosen) == 1:
+        place, at = chosen[0], tensors[chosen[0]].reshape(-1)
+        sizes = [at.size if d == place else n for d, n in enumerate(target._array.shape)]
+        rows = wrap(at.astype(np.int64, copy=False))
+        assign(target, PutSlices.apply(target, values.reshape(sizes), rows, dim=place))
+        return
     if recorded or accumulate:
         flat = flat_positions(target._array.shape, tensors)
         assign(target, Put.apply(target, values, index=flat, accumulate=accumulate))

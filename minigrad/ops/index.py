@@ -17,7 +17,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, flat_positions, getitem
+from minigrad.ops.getitem import Put, PutSlices, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
@@ -374,8 +374,8 @@ def index_add(
     if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
         rows = AddRows.apply(source.flatten(1), wrap(positions), rows=shape[0])
         return input + rows.reshape(shape)
-    flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
-    return Put.apply(input, source, index=flat, accumulate=True)
+    rows = wrap(positions).reshape([-1 if d == place else 1 for d in range(len(shape))])
+    return ScatterAdd.apply(input, rows.expand(source._array.shape), source, dim=place)
 
 
 @export()
@@ -386,19 +386,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         x, index, source = as_vectors(input, index, source)
         return index_copy(x, dim, index, source).reshape(())
     place, positions, source = _slices("index_copy", input, dim, index, source)
-    xp, shape = array_module(input._array), input._array.shape
-    gradients = mode.enabled and (input.requires_grad or source.requires_grad)  # each slice has one
-    if not (place or gradients) and source._array.size and runs_on_gpu(input._array):
-        rows, result = positions.reshape(-1, *[1] * (len(shape) - 1)), input.detach().clone()
-        rows = xp.broadcast_to(rows, source._array.shape)
-        dispatch.active.scatter(result._array, 0, rows, source._array, out=result._array)
-        return result
-    if place or gradients or not source._array.size or input._array.dtype.kind == "c":
-        flat = flat_positions(shape, [positions if d == place else None for d in range(len(shape))])
-        return Put.apply(input, source, index=flat, accumulate=False)
-    last, chosen = xp.zeros(shape[0], np.int64), xp.zeros((shape[0], *[1] * len(shape[1:])), bool)
-    last[positions], chosen[positions] = xp.arange(positions.size), True
-    return POINTWISE["where"](wrap(chosen), index_select(source, 0, wrap(last)), input)
+    return PutSlices.apply(input, source, wrap(positions.astype(np.int64)), dim=place)
 
 
 @export()

@@ -7,6 +7,7 @@ differentiation" (2008). Eigenvalues and singular values: `minigrad.ops.eigen`.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -16,7 +17,7 @@ from minigrad._names import return_type
 from minigrad.autograd.function import Function
 from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module, every_element, scipy_module
+from minigrad.backends import array_module, every_element, is_batched, on_gpu, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape, is_narrow
 from minigrad.tensor import Tensor, export, functions, wrap
@@ -150,6 +151,64 @@ class Solve(Op):
         a, x = ctx.tensors()
         gb = Solve.apply(a.mH, g)
         return -(gb @ x.mH) if ctx.needs[0] else None, gb if ctx.needs[1] else None
+
+
+class SolveTriangular(Op):
+    """X of A X = B, for matrices B and triangular A."""
+
+    saves = (0,)
+    saves_outputs = (0,)
+    grad_name = "LinalgSolveTriangularBackward0"
+
+    @staticmethod
+    def forward(a: Any, b: Any, upper: bool) -> Any:
+        name, routine = "linalg.solve_triangular", functools.partial(_substituted, upper=upper)
+        return solved(name, routine, a, b)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, upper: bool) -> tuple:
+        a, x = ctx.tensors()
+        gb = SolveTriangular.apply(a.mH, g, upper=not upper)
+        return -(gb @ x.mH) if ctx.needs[0] else None, gb if ctx.needs[1] else None
+
+
+_SOLVED_WHOLE = 32  # unknowns, for which a general routine takes about as long as two halves
+_MANY = 64  # matrices, for which that takes longer than substitution in all of them at once
+
+
+def _substituted(a: Any, b: Any, upper: bool) -> Any:
+    """X of A X = B by halves: that of the one half, and its share taken away, that of the other. So
+    nearly all of the work are products, and none is the factorisation that a general routine makes
+    of its matrix."""
+    n = a.shape[-1]
+    if n <= _SOLVED_WHOLE:
+        if on_gpu(a) or is_batched(a) or is_batched(b):
+            return array_module(a).linalg.solve(a, b)
+        singular = not a.diagonal(
+            0, -2, -1
+        ).all()  # as in torch, results are infinite or no numbers
+        return (
+            _by_rows(a, b, upper) if singular or a.size >= _MANY * n * n else np.linalg.solve(a, b)
+        )
+    halves = slice(n // 2), slice(n // 2, n)
+    one, other = reversed(halves) if upper else halves
+    x = _substituted(a[..., one, one], b[..., one, :], upper)
+    rest = b[..., other, :] - a[..., other, one] @ x
+    y = _substituted(a[..., other, other], rest, upper)
+    return array_module(a).concatenate((y, x) if upper else (x, y), -2)
+
+
+def _by_rows(a: np.ndarray, b: np.ndarray, upper: bool) -> np.ndarray:
+    """X of A X = B by substitution, in all matrices at once, which lie along the last dimension."""
+    n, k = b.shape[-2:]
+    a = np.ascontiguousarray(np.moveaxis(a.reshape(-1, n, n), 0, -1))
+    x = np.moveaxis(b.reshape(-1, n, k), 0, -1).copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for i in reversed(range(n)) if upper else range(n):
+            x[i] /= a[i, i]
+            left = slice(i) if upper else slice(i + 1, n)
+            x[left] -= a[left, i, None] * x[i]
+    return np.ascontiguousarray(np.moveaxis(x, -1, 0)).reshape(b.shape)
 
 
 class SignLogAbsDet(Function):
@@ -461,13 +520,19 @@ def solve_triangular(
 ) -> Tensor:
     """X of A X = B, reading the upper or lower triangle of A alone."""
     matrices("linalg.solve_triangular", A, square=True)
+    if B.ndim < 2 or B.shape[-2 if left else -1] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve_triangular: Incompatible shapes of A and B for the equation "
+            f"{'AX' if left else 'XA'} = B ({'x'.join(map(str, A.shape[-2:]))} and "
+            f"{'x'.join(map(str, B.shape[-2:]))})"
+        )
     triangle = A.triu() if upper else A.tril()
     if unitriangular:
         eye = functions.eye(A.shape[-1], dtype=A.dtype, device=A.device)
         triangle = triangle * (1 - eye) + eye
-    if not left:
-        return solve(triangle.mT, B.mT).mT
-    return Solve.apply(*batches(triangle, B))
+    if left:
+        return SolveTriangular.apply(*batches(triangle, B), upper=upper)
+    return SolveTriangular.apply(*batches(triangle.mT, B.mT), upper=not upper).mT
 
 
 def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:

@@ -10,6 +10,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
+from minigrad.backends import array_module
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, functions, wrap
 
@@ -298,6 +299,48 @@ def rms_norm(
     return RMSNorm.apply(input, weight, eps=eps, first=first)
 
 
+class GroupNorm(Op):
+    """Normalise x (N, C, ...) over each of `groups` groups of channels: (y, mean, invstd)."""
+
+    saves = (0, 1)
+    saves_outputs = (1, 2)
+    first_only = True
+    grad_name = "NativeGroupNormBackward0"
+
+    @staticmethod
+    def forward(x: Any, weight: Any, bias: Any, eps: float, groups: int) -> Any:
+        active, n = dispatch.active, x.shape[0]
+        rows = x.reshape(n * groups, -1)
+        y, mean, invstd = active.layer_norm(rows, None, None, eps, 1)
+        y = y.reshape(x.shape)
+        if weight is not None or bias is not None:
+            xp, channels = array_module(x), x.shape[1]
+            zeros, ones = xp.zeros(channels, mean.dtype), xp.ones(channels, mean.dtype)
+            y = active.batch_norm_apply(y, zeros, ones, weight, bias)
+        return y, mean.reshape(n, groups), invstd.reshape(n, groups)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, eps: float, groups: int) -> tuple:
+        x, weight, mean, invstd = ctx.tensors()
+        if not mode.enabled:
+            scale = None if weight is None else weight._array
+            arrays = (g._array, x._array, mean._array, invstd._array, scale)
+            return _wanted(ctx, dispatch.active.group_norm_backward(*arrays))
+        grouped = (x._array.shape[0], groups, x._array.shape[1] // groups, -1)
+        z, h = x.reshape(grouped), g.reshape(grouped)
+        centred = z - z.mean((2, 3), keepdim=True)
+        inv = POINTWISE["rsqrt"]((centred * centred).mean((2, 3), keepdim=True) + eps)
+        normal = centred * inv
+        scaled = h if weight is None else h * weight.reshape(groups, -1, 1)
+        inner = scaled - scaled.mean((2, 3), keepdim=True)
+        inner = inner - normal * (scaled * normal).mean((2, 3), keepdim=True)
+        return (
+            (inner * inv).reshape(x.shape),
+            (h * normal).sum((0, 3)).reshape(-1) if ctx.needs[1] else None,
+            h.sum((0, 3)).reshape(-1) if ctx.needs[2] else None,
+        )
+
+
 @autocasts
 def group_norm(
     input: Tensor,
@@ -330,6 +373,8 @@ def group_norm(
     check_mixed(input, weight, bias)
     if is_narrow(rows._array):
         return rounded_once(group_norm, input, num_groups, weight, bias, eps)
+    if mode.observer is None and input._array.size:
+        return GroupNorm.apply(input, weight, bias, eps=eps, groups=num_groups)
     y = LayerNorm.apply(rows, None, None, eps=eps, first=1).reshape(input._array.shape)
     return affine(y, weight, bias)
 

@@ -15,7 +15,7 @@ from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
 from minigrad.ops.pointwise import POINTWISE, check_floating
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, wrap
 
 MODES = ("bilinear", "nearest", "bicubic")
 PADDING = ("zeros", "border", "reflection")
@@ -64,17 +64,22 @@ def grid_sample(
     """
     dims = input._array.ndim - 2
     _check_grid(input, grid, dims, mode, padding_mode)
-    if _has_kernel(input, grid) and dims == 2 and mode != "bicubic":
+    if dims == 2 and mode != "bicubic" and state.observer is None:
         options = {"padding_mode": padding_mode, "align_corners": bool(align_corners)}
         return GridSample.apply(input, grid, mode=mode, **options)
+    return _composed(input, grid, mode, padding_mode, bool(align_corners))
+
+
+def _composed(
+    input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
+) -> Tensor:
+    """`grid_sample` of other operations."""
     size = input._array.shape[2:]
-    places = [
-        _unnormalised(grid[..., d], n, bool(align_corners)) for d, n in enumerate(reversed(size))
-    ]
+    places = [_unnormalised(grid[..., d], n, align_corners) for d, n in enumerate(reversed(size))]
     if mode == "bicubic":
-        return _bicubic(input, places, padding_mode, bool(align_corners))
+        return _bicubic(input, places, padding_mode, align_corners)
     places = [
-        _kept_inside(p, n, padding_mode, bool(align_corners))
+        _kept_inside(p, n, padding_mode, align_corners)
         for p, n in zip(places, reversed(size), strict=True)
     ]
     if mode == "nearest":
@@ -94,20 +99,25 @@ def grid_sample(
 
 
 class GridSample(Op):
-    """`grid_sample` of images in one launch, without a gradient."""
+    """`grid_sample` of images in one launch, and two for its gradients."""
 
     repeats = True
-    saves = ()
 
     @staticmethod
     def forward(x: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
         return dispatch.active.grid_sample(x, grid, mode, padding_mode, align_corners)
 
-
-def _has_kernel(*tensors: Tensor) -> bool:
-    """Whether neither a gradient is asked for nor a program of other operations (`onnx.export`)."""
-    needed = state.enabled and any(x.requires_grad for x in tensors)
-    return not needed and state.observer is None
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, **options: Any) -> tuple:
+        tensors = ctx.tensors()
+        if not state.enabled:
+            arrays = (t._array for t in (g, *tensors))
+            grads = dispatch.active.grid_sample_backward(*arrays, *options.values())
+            return tuple([wrap(a) if need else None for a, need in zip(grads, ctx.needs)])
+        wanted = [t for t, need in zip(tensors, ctx.needs, strict=True) if need]
+        y = _composed(*tensors, **options)
+        found = iter(minigrad.autograd.grad(y, wanted, g, create_graph=True))
+        return tuple([next(found) if need else None for need in ctx.needs])
 
 
 def _check_grid(input: Tensor, grid: Tensor, dims: int, mode: str, padding_mode: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
 from minigrad.nn import functional as F
 
@@ -115,6 +116,33 @@ def test_slices_are_replaced_by_index(torch, rng, shape, dim, count):
     if count:  # torch gives each of equal slices its gradient; which one is left, it does not say
         equal = [index[0]] * count
         check(torch, lambda lib, x, s: lib.index_copy(x, dim, lib.tensor(equal), s), x, source * 0)
+
+
+def test_slices_are_replaced_without_a_position_for_each_element(rng):
+    x, source = (m.tensor(rng.random((5, 6)), requires_grad=True) for _ in range(2))
+    index = m.tensor(rng.permutation(6))
+    with kernels.trace() as trace:
+        x.index_copy(1, index, source).sum().backward()
+        x.index_add(1, index, source).sum().backward()
+    names = {name for name, _ in trace.rows}
+    assert not names & {"scatter", "take", "take_backward"}, names
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_slices_assigned_by_index(torch, rng, dim):
+    x, index = rng.random((5, 6)), rng.permutation(5)[:4].reshape(2, 2) - 5
+    source = rng.random((2, 2, 6) if dim == 0 else (5, 2, 2))
+
+    def assigned(lib, x, s):
+        y, at = x * 1, lib.tensor(index)
+        y[at if dim == 0 else (slice(None), at)] = s
+        return y * y
+
+    check(torch, assigned, x, source)
+    check(torch, assigned, x, source[..., :1])
+    with kernels.trace() as trace:
+        assigned(m, m.tensor(x, requires_grad=True), m.tensor(source)).sum().backward()
+    assert not {"scatter", "take"} & {name for name, _ in trace.rows}
 
 
 def test_assignments_by_index(torch, rng):

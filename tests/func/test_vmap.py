@@ -115,6 +115,8 @@ def indices(t, d):
     yield v(lambda k: d.w[k])(d.i)
     yield v(lambda a: a[t.tensor([2, 0])])(d.x)
     yield v(lambda a, k: a.index_add(0, k, a[:1].expand(4)))(d.x, d.i)
+    yield v(lambda a, k: a.index_copy(0, k[:1], 2 * a[:1]))(d.x, d.i)
+    yield v(lambda a: t.zeros(3, 2, dtype=a.dtype).index_copy(1, t.tensor([1]), a[:, None]))(d.x)
     yield v(lambda k: F.one_hot(k, 3))(d.i)
     yield v(F.embedding)(d.i, d.c), v(lambda w: F.embedding(d.i[0], w))(d.c)
     yield v(t.func.grad(lambda w, k: F.embedding(k, w).sin().sum()), (None, 0))(d.w, d.i)
@@ -167,6 +169,24 @@ def functions(t, d):
     yield t.func.vmap(t.func.grad(lambda a: Square.apply(a).pow(2).sum()))(d.x)
 
 
+def groups(t, d):
+    def loss(x, w, b):
+        return t.nn.functional.group_norm(x.unsqueeze(0), 2, w, b).sin().sum()
+
+    gradients, rows = t.func.grad(loss, (0, 1, 2)), d.c.reshape(5, 4, 3)
+    yield t.func.vmap(gradients)(rows, d.m[:, 0], d.m[:, 1])
+    yield t.func.vmap(gradients, (0, None, None))(rows, d.w[:, 0], d.w[:, 1])
+
+
+def sampled(t, d):
+    def loss(x, grid):
+        return t.nn.functional.grid_sample(x, grid, align_corners=False).sin().sum()
+
+    gradients, images = t.func.grad(loss, (0, 1)), d.m.reshape(5, 1, 2, 2, 4)
+    yield t.func.vmap(gradients)(images, d.c.reshape(5, 1, 3, 2, 2))
+    yield t.func.vmap(gradients, (0, None))(images, d.w.reshape(1, 3, 2, 2))
+
+
 def hooks(t, d):
     y = t.func.vmap(lambda a: (a * a).sum())(d.x)
     y.register_hook(lambda g: g * 2)
@@ -177,7 +197,7 @@ def hooks(t, d):
 
 PROGRAMS = [
     *(nested, masks, outer_gradients, transformed, batched_gradients, trees, in_place, indices),
-    *(products, shared, functions, hooks),
+    *(products, shared, functions, groups, sampled, hooks),
 ]
 
 

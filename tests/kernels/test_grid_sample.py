@@ -10,7 +10,8 @@ import pytest
 import kernels
 import minigrad as m
 from kernels import dispatch, reference
-from kernels.launchers.grid_sample import MODES, PADDING
+from kernels.launchers.grid_sample import BACKWARD, MODES, PADDING
+from minigrad.autograd import gradgradcheck
 from tests.kernels.helpers import BFLOAT16, DEVICES, get, normal, put
 
 OPTIONS = list(itertools.product(MODES, PADDING, (False, True)))
@@ -71,18 +72,69 @@ def test_what_does_not_fit():
 
 @pytest.mark.parametrize("mode, padding, aligned", OPTIONS)
 @pytest.mark.parametrize("device", DEVICES)
-def test_values_are_torchs_with_and_without_a_gradient(torch, device, mode, padding, aligned, rng):
-    x, grid = normal(rng, (2, 3, 5, 7)), points(rng, 2, 4, 6)
+def test_values_and_gradients_are_torchs(torch, device, mode, padding, aligned, rng):
+    x, grid, g = normal(rng, (2, 11, 5, 7)), points(rng, 2, 4, 6), normal(rng, (2, 11, 4, 6))
+    grid[0, 0, :3] = [[-1, 1], [1, 0], [-0.6, -1]]  # on edges, of which torch leaves out slopes
     options = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
-    sample = torch.nn.functional.grid_sample
-    want = sample(torch.from_numpy(x), torch.from_numpy(grid), **options).numpy()
-    for needed in (False, True):
-        image = m.tensor(x, requires_grad=needed, device="cuda" if device == "gpu" else "cpu")
+    found = []
+    for lib, place in ((torch, "cpu"), (m, "cuda" if device == "gpu" else "cpu")):
+        image, at = (lib.tensor(a, requires_grad=True, device=place) for a in (x, grid))
         with dispatch.trace() as trace:
-            got = m.nn.functional.grid_sample(image, m.tensor(grid, device=image.device), **options)
-        assert got.requires_grad == needed
-        assert (("grid_sample", "points") in trace.rows) != needed
-        np.testing.assert_allclose(got.detach().cpu().numpy(), want, rtol=1e-4, atol=1e-5)
+            y = lib.nn.functional.grid_sample(image, at, **options)
+            grads = lib.autograd.grad(y, (image, at), lib.tensor(g, device=place))
+        found.append([t.detach().cpu().numpy() for t in (y, *grads)])
+    names = {name for name, _ in trace.rows}
+    assert {"grid_sample", "grid_sample_backward"} <= names and "gather" not in names
+    for want, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("mode, padding, aligned", OPTIONS)
+def test_gradients_of_both_dialects(backend, mode, padding, aligned, device, rng):
+    dialect = dispatch.dialect(backend)
+    for shape, size in SHAPES:
+        arrays = normal(rng, (*shape[:2], *size)), normal(rng, shape), points(rng, shape[0], *size)
+        options, wide = (mode, padding, aligned), [a.astype(float) for a in arrays]
+        wanted = reference.grid_sample_backward(*wide, *options)
+        for version in (None, *BACKWARD):
+            given = [put(a, device) for a in arrays]
+            found = dialect.grid_sample_backward(*given, *options, version=version)
+            for got, want in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(get(got), want, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, BFLOAT16])
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_other_dtypes_and_of_nothing(dtype, device, rng):
+    arrays = [normal(rng, (2, 3, 4, 3)), normal(rng, (2, 3, 5, 8)), points(rng, 2, 4, 3)]
+    arrays = [a.astype(dtype) for a in arrays]
+    wanted = reference.grid_sample_backward(*[a.astype(float) for a in arrays])
+    for backend in ("numba", "cupy"):
+        dialect = dispatch.dialect(backend)
+        found = dialect.grid_sample_backward(*[put(a, device) for a in arrays])
+        for got, want in zip(found, wanted, strict=True):
+            assert got.dtype == dtype
+            tolerance = 1e-9 if dtype == np.float64 else 0.1
+            np.testing.assert_allclose(get(got).astype(float), want, rtol=tolerance, atol=tolerance)
+        nothing = arrays[0][:, :, :0], arrays[1], arrays[2][:, :0]
+        none = dialect.grid_sample_backward(*[put(a, device) for a in nothing])
+        assert not get(none[0]).any() and none[1].shape == (2, 0, 3, 2)
+    with pytest.raises(ValueError, match="grid_sample_backward: expected g of shape"):
+        kernels.grid_sample_backward(arrays[0][:, :2], *arrays[1:])
+
+
+def test_second_derivatives_of_points(rng):
+    x = m.tensor(rng.random((2, 2, 4, 5)), requires_grad=True)
+    grid = m.tensor(rng.random((2, 3, 2, 2)) * 3 - 1.5, requires_grad=True)
+    for padding in PADDING:
+        assert gradgradcheck(
+            lambda x, grid, padding=padding: m.nn.functional.grid_sample(
+                x, grid, padding_mode=padding, align_corners=False
+            ),
+            (x, grid),
+        )
 
 
 @pytest.mark.parametrize("mode, padding, aligned", [*OPTIONS, ("bicubic", "zeros", False)])

@@ -115,3 +115,48 @@ def test_gradients_of_given_statistics(shape, device, rng):
     )
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("groups", [1, 3, 6])
+@pytest.mark.parametrize("shape", [(3, 6, 9, 8), (5, 12, 33), (2, 6), (7, 6, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gradients_of_groups(shape, groups, dtype, device, rng):
+    import torch
+
+    g, x = normal(rng, shape, dtype), normal(rng, shape, dtype)
+    weight = normal(rng, shape[1], dtype)
+    rows = wide(x).reshape(shape[0], groups, -1)
+    mean, invstd = rows.mean(2), 1 / np.sqrt(rows.var(2) + 0.1)
+    arrays = [g, x, mean.astype(dtype), invstd.astype(dtype)]
+    for scale in (weight, None):
+        factors = np.ones_like(weight) if scale is None else scale
+        leaves = [torch.tensor(wide(a), requires_grad=True) for a in (x, factors, weight)]
+        y = torch.nn.functional.group_norm(leaves[0], groups, *leaves[1:], 0.1)
+        wanted = torch.autograd.grad(y, leaves, torch.tensor(wide(g)))
+        for backend in ("numba", "numpy"):
+            where = device if backend == "numba" else "cpu"
+            given = put_all(where, *arrays, scale)
+            found = kernels.group_norm_backward(*given, backend=backend)
+            for ours, theirs in zip(found, wanted, strict=True):
+                assert ours.dtype == dtype
+                assert_close(ours, theirs.numpy(), 300, terms=x.size)
+
+
+def test_groups_of_other_shapes(device, rng):
+    x, per = normal(rng, (4, 6, 5), BFLOAT16), normal(rng, (4, 2))
+    given = put_all(device, x, x, per, per, normal(rng, 6, BFLOAT16))
+    found = kernels.group_norm_backward(*given, backend="numba")
+    expected = reference.group_norm_backward(*map(wide, map(get, given)))
+    assert [str(a.dtype) for a in found] == ["bfloat16", "float32", "float32"]
+    assert_close(found[0], expected[0], 100)
+    nothing = put(np.zeros((0, 6, 5), np.float32), device)
+    none = put(np.zeros((0, 2), np.float32), device)
+    dx, dweight, dbias = kernels.group_norm_backward(nothing, nothing, none, none, None)
+    assert dx.shape == (0, 6, 5) and not get(dweight).any() and get(dbias).shape == (6,)
+    with pytest.raises(ValueError, match="groups that divide 6"):
+        kernels.group_norm_backward(
+            given[0], given[1], *[put(normal(rng, (4, 4)), device)] * 2, None
+        )
+    with pytest.raises(ValueError, match="expected g like x"):
+        kernels.group_norm_backward(given[0][:2], *given[1:])

@@ -122,6 +122,37 @@ def test_a_solution_from_a_cholesky_factor_does_not_square_its_condition():
     assert np.abs(a @ x.numpy() - b).max() < 8e-7  # 1.2e-6 from the product of the factors
 
 
+@pytest.mark.parametrize("shape, many", [((71, 71), 3), ((3, 2, 33, 33), 2), ((70, 5, 5), 1)])
+@pytest.mark.parametrize("upper, left", [(True, True), (False, True), (True, False)])
+def test_triangular_solutions_as_torch(torch, shape, many, upper, left, rng):
+    matrices = rng.standard_normal(shape) + shape[-1] * np.eye(shape[-1])
+    b = rng.standard_normal((*shape[:-1], many) if left else (*shape[:-2], many, shape[-1]))
+    found = []
+    for lib in (minigrad, torch):
+        given = [lib.tensor(x, requires_grad=True) for x in (matrices, b)]
+        x = lib.linalg.solve_triangular(*given, upper=upper, left=left)
+        found.append([t.detach().numpy() for t in (x, *lib.autograd.grad(x.cos().sum(), given))])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_triangular_solutions_take_nothing_from_the_other_half(torch, rng):
+    """Those of a singular matrix are infinite or no numbers, as in torch, and raise nothing."""
+    matrices = rng.standard_normal((2, 40, 40)) + 40 * np.eye(40)
+    b = rng.standard_normal((2, 40, 3))
+    matrices[0, 35, 35] = 0
+    for upper in (True, False):
+        ours, theirs = (
+            lib.linalg.solve_triangular(lib.tensor(matrices), lib.tensor(b), upper=upper).numpy()
+            for lib in (minigrad, torch)
+        )
+        np.testing.assert_array_equal(np.isfinite(ours[0]), np.isfinite(theirs[0]))
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-9, atol=1e-12)
+    for left in (True, False):
+        with pytest.raises(RuntimeError, match="solve_triangular: Incompatible shapes of A and B"):
+            linalg.solve_triangular(minigrad.ones(3, 3), minigrad.ones(4, 2), upper=True, left=left)
+
+
 def test_some_singular_matrices_of_many(torch):
     found = []
     for m in (minigrad, torch):

@@ -101,6 +101,16 @@ def test_max_unpool_undoes_the_pool(rng):
         nn.functional.max_unpool2d(y[:, :, 0], at[:, :, 0] * 0, 2, output_size=(90, 90))
 
 
+def test_the_gradients_of_group_norm_are_one_pass(rng):
+    x, weight, bias = (
+        minigrad.tensor(rng.random(shape), requires_grad=True) for shape in ((2, 6, 5), 6, 6)
+    )
+    with kernels.trace() as trace:
+        nn.functional.group_norm(x, 3, weight, bias).sum().backward()
+    backward = {row for row in trace.rows if "backward" in row[0]}
+    assert backward == {("group_norm_backward", "groups")}
+
+
 def test_the_identity_grid_samples_the_image(rng):
     image = minigrad.from_numpy(rng.standard_normal((2, 3, 5, 4)))
     identity = minigrad.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, dtype=minigrad.float64)
