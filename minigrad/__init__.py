@@ -108,6 +108,9 @@ _LAZY = (
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",
     "Stream": "minigrad.cuda",
+    "SymBool": "minigrad.types",
+    "SymFloat": "minigrad.types",
+    "SymInt": "minigrad.types",
     "Future": "minigrad.futures",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
