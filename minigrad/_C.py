@@ -10,6 +10,8 @@ from minigrad._names import namespace
 from minigrad.autograd.mode import batching
 from minigrad.devices import device
 from minigrad.nn.modules import module
+from minigrad.overrides import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from minigrad.overrides import disabled as _disabled_torch_function_impl  # noqa: F401
 from minigrad.tensor import Tensor
 
 __all__: list[str] = []

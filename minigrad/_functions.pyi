@@ -15,6 +15,9 @@ from minigrad.size import Size
 from minigrad.tensor import Tensor
 from minigrad.cuda import Event as Event
 from minigrad.cuda import Stream as Stream
+from minigrad.types import SymBool as SymBool
+from minigrad.types import SymFloat as SymFloat
+from minigrad.types import SymInt as SymInt
 from minigrad.futures import Future as Future
 from minigrad.amp import GradScaler as GradScaler
 from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
