@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from minigrad._names import namespace
+from minigrad.autograd.mode import batching
 from minigrad.devices import device
 from minigrad.nn.modules import module
+from minigrad.overrides import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from minigrad.overrides import disabled as _disabled_torch_function_impl  # noqa: F401
 from minigrad.tensor import Tensor
 
 __all__: list[str] = []
@@ -30,6 +33,11 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple:
     where, dtype = module._parse_to(*args, **kwargs)
     place = where if where is None else device(where)
     return place, dtype, bool(kwargs.get("non_blocking")), kwargs.get("memory_format")
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this runs inside of `vmap`; gradients of functions run on tensors as they are."""
+    return bool(batching)
 
 
 class PyTorchFileReader:

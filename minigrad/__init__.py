@@ -99,7 +99,7 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
-    "accelerator", "amp", "compiler", "cuda", "datasets", "distributed", "distributions",
+    "accelerator", "amp", "ao", "compiler", "cuda", "datasets", "distributed", "distributions",
     "estimate", "fft", "func", "functorch", "futures", "fx", "hub", "jit", "library", "linalg",
     "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
     "safetensors", "serialization", "signal", "sparse", "special", "storage", "testing", "training",
@@ -108,6 +108,9 @@ _LAZY = (
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",
     "Stream": "minigrad.cuda",
+    "SymBool": "minigrad.types",
+    "SymFloat": "minigrad.types",
+    "SymInt": "minigrad.types",
     "Future": "minigrad.futures",
     "GradScaler": "minigrad.amp",
     "OutOfMemoryError": "minigrad.backends.current",
@@ -119,6 +122,7 @@ _LAZY_NAMES = {
     "autocast": "minigrad.amp.autocast_mode",
     "is_anomaly_check_nan_enabled": "minigrad.autograd.anomaly_mode",
     "is_anomaly_enabled": "minigrad.autograd.anomaly_mode",
+    "lu": "minigrad.factors",
     "lu_solve": "minigrad.factors",
     "lu_unpack": "minigrad.factors",
     "ormqr": "minigrad.factors",
@@ -161,12 +165,12 @@ _LAZY_NAMES |= dict.fromkeys(
 _LAZY_NAMES |= dict.fromkeys(
     (
         "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm bilinear"
-        " binary_cross_entropy_with_logits channel_shuffle constant_pad_nd cosine_embedding_loss"
-        " ctc_loss feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_"
-        " frobenius_norm grid_sampler group_norm hinge_embedding_loss instance_norm kl_div"
-        " layer_norm margin_ranking_loss max_pool1d_with_indices nuclear_norm pairwise_distance"
-        " pdist pixel_shuffle pixel_unshuffle poisson_nll_loss rms_norm rrelu rrelu_"
-        " triplet_margin_loss"
+        " binary_cross_entropy_with_logits channel_shuffle constant_pad_nd conv_tbc"
+        " cosine_embedding_loss ctc_loss feature_alpha_dropout feature_alpha_dropout_"
+        " feature_dropout feature_dropout_ frobenius_norm grid_sampler group_norm"
+        " hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss"
+        " max_pool1d_with_indices nuclear_norm pairwise_distance pdist pixel_shuffle"
+        " pixel_unshuffle poisson_nll_loss rms_norm rrelu rrelu_ triplet_margin_loss"
     ).split(),
     "minigrad.nn.torch_level",
 )

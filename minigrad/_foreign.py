@@ -10,7 +10,7 @@ from minigrad._names import in_torchs_words, kind
 from minigrad._out import into
 from minigrad.backends.current import Found, on_their_gpu
 from minigrad.layouts import SPARSE_FORMS, NoDenseArray
-from minigrad.overrides import among, handle_torch_function
+from minigrad.overrides import among, before, handle_torch_function, subclasses
 from minigrad.tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
@@ -71,6 +71,8 @@ def tensors_only(fn: F, out: bool = False, place: str = "") -> F:
     @functools.wraps(fn)
     def checked(*args: Any, **kwargs: Any) -> Any:
         call = fn if Found.cupy is None else there
+        if subclasses and (others := before(args, kwargs)):
+            return handle_torch_function(checked, others, *args, **kwargs)
         try:
             if not kwargs:
                 return call(*args)

@@ -15,6 +15,9 @@ from minigrad.size import Size
 from minigrad.tensor import Tensor
 from minigrad.cuda import Event as Event
 from minigrad.cuda import Stream as Stream
+from minigrad.types import SymBool as SymBool
+from minigrad.types import SymFloat as SymFloat
+from minigrad.types import SymInt as SymInt
 from minigrad.futures import Future as Future
 from minigrad.amp import GradScaler as GradScaler
 from minigrad.backends.current import OutOfMemoryError as OutOfMemoryError
@@ -26,6 +29,7 @@ from minigrad._torch_names import as_torch as as_torch
 from minigrad.amp.autocast_mode import autocast as autocast
 from minigrad.autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from minigrad.autograd.anomaly_mode import is_anomaly_enabled as is_anomaly_enabled
+from minigrad.factors import lu as lu
 from minigrad.factors import lu_solve as lu_solve
 from minigrad.factors import lu_unpack as lu_unpack
 from minigrad.factors import ormqr as ormqr
@@ -66,6 +70,7 @@ from minigrad.nn.torch_level import bilinear as bilinear
 from minigrad.nn.torch_level import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from minigrad.nn.torch_level import channel_shuffle as channel_shuffle
 from minigrad.nn.torch_level import constant_pad_nd as constant_pad_nd
+from minigrad.nn.torch_level import conv_tbc as conv_tbc
 from minigrad.nn.torch_level import cosine_embedding_loss as cosine_embedding_loss
 from minigrad.nn.torch_level import ctc_loss as ctc_loss
 from minigrad.nn.torch_level import feature_alpha_dropout as feature_alpha_dropout
@@ -93,6 +98,7 @@ from minigrad.nn.torch_level import rrelu_ as rrelu_
 from minigrad.nn.torch_level import triplet_margin_loss as triplet_margin_loss
 from minigrad import accelerator as accelerator
 from minigrad import amp as amp
+from minigrad import ao as ao
 from minigrad import compiler as compiler
 from minigrad import cuda as cuda
 from minigrad import datasets as datasets
@@ -428,7 +434,7 @@ def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 def maximum(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor: ...
 def mean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None, axis: Dims = None, keepdims: builtins.bool = False, out: Any = None) -> Tensor: ...
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, out: Any = None) -> Any: ...
-def meshgrid(*tensors: Any, indexing: str = 'ij') -> tuple[Tensor, ...]: ...
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]: ...
 def min(input: Tensor, *args: Any, keepdim: builtins.bool = False, out: Any = None, **kwargs: Any) -> Any: ...
 def minimum(input: Tensor | Number, other: Tensor | Number, *, out: Any = None) -> Tensor: ...
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor: ...

@@ -1,8 +1,9 @@
 """Arrays of the device "meta": shape and dtype without data.
 
-They are for building a model without memory, and for asking what it would need. Creation, views,
-initialisation (which does nothing) and `empty_like` on another device work; what would compute
-raises by name. This module has NumPy's names, as far as tensors are made with them.
+They are for building a model without memory, and for asking what it would need and which shapes
+its results have. Creation, views, initialisation (which does nothing) and `empty_like` on another
+device work, and operations that launch kernels (`minigrad._meta_results`); others raise by name.
+This module has NumPy's names, as far as tensors are made with them.
 """
 
 from __future__ import annotations
@@ -77,9 +78,26 @@ class MetaArray:
         """Nothing: there is no data to change."""
 
     def item(self) -> NoReturn:
-        raise NotImplementedError("item(): a tensor on the device meta has no data")
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors: they have no data")
 
     get = tolist = item
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NoData(name)
+
+
+class NoData(NotImplementedError, AttributeError):
+    """What an operation that needs the elements, or has no rule for shapes, raises."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name}: not implemented for tensors on the device meta, which have no data; make "
+            'them on "cpu" or "cuda"'
+        )
+
+
+def __getattr__(name: str) -> NoReturn:  # NumPy's functions that this module lacks
+    raise NoData(name)
 
 
 def empty(shape: Any, dtype: Any = np.float32) -> MetaArray:
@@ -105,8 +123,8 @@ def eye(n: int, m: int | None = None, dtype: Any = np.float32) -> MetaArray:
     return MetaArray((n, n if m is None else m), dtype)
 
 
-def arange(count: int, dtype: Any = np.int64) -> np.ndarray:
-    return np.arange(count, dtype=dtype)
+def arange(count: int, dtype: Any = np.int64) -> MetaArray:
+    return MetaArray((count,), dtype)
 
 
 def reshape(array: MetaArray, shape: Any) -> MetaArray:

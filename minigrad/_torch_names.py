@@ -8,6 +8,8 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import Distribution
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -87,6 +89,24 @@ class _Finder(importlib.abc.MetaPathFinder):
                 name=fullname,
             )
         return ModuleSpec(fullname, _Loader(importlib.import_module(own)))
+
+    def find_distributions(self, context: Any) -> list[Distribution]:
+        """The installed package "torch", whose version libraries ask before they import it."""
+        return [_TorchsMetadata()] if context.name in (None, "torch") else []
+
+
+class _TorchsMetadata(Distribution):
+    """What `importlib.metadata` knows of a package: its name and its version."""
+
+    def read_text(self, filename: str) -> str | None:
+        files = {
+            "METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\n",
+            "top_level.txt": "torch\n",
+        }
+        return files.get(filename)
+
+    def locate_file(self, path: Any) -> Path:
+        return Path(minigrad.__file__).parent / path
 
 
 def as_torch() -> None:

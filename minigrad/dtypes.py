@@ -71,13 +71,18 @@ class _Absent(dtype):
         super().__init__(name, f"{name.capitalize()}Tensor", None)
 
     @property
+    def is_complex(self) -> bool:
+        return self.name == "complex32"
+
+    @property
     def numpy(self) -> np.dtype:
         other = "float16 or bfloat16" if self.is_floating_point else "int8 or uint8"
+        other = "complex64" if self.is_complex else other
         raise TypeError(f"{self.name}: minigrad has no tensors of this dtype; fix: use {other}")
 
     @property
     def itemsize(self) -> int:
-        return 1
+        return 4 if self.is_complex else 1
 
     @property
     def is_floating_point(self) -> bool:
@@ -120,6 +125,7 @@ ABSENT = {
     name: _Absent(name)
     for name in (
         *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        "complex32",
         *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
     )
 }

@@ -36,6 +36,13 @@ def lu_unpack(
     return LU_UNPACK(p, lower, upper)
 
 
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple:
+    """(L and U in one matrix, pivots from 1), also of singular matrices; get_infos: with the info
+    of `linalg.lu_factor_ex`. torch is going to remove this name."""
+    found = linalg.lu_factor_ex(A, pivot=pivot)
+    return found if get_infos else tuple(found[:2])
+
+
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """`linalg.lu_solve` with the right-hand side first."""
     return linalg.lu_solve(LU_data, LU_pivots, b)
@@ -64,6 +71,7 @@ def ormqr(
     return q @ other if left else other @ q
 
 
+lu = tensors_only(lu, True)
 lu_unpack = tensors_only(lu_unpack, True)
 lu_solve = tensors_only(lu_solve, True)
 ormqr = tensors_only(autocasts(ormqr), True)

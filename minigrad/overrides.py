@@ -1,8 +1,8 @@
-"""`__torch_function__`: classes that are no tensors as arguments of the functions of tensors.
+"""`__torch_function__`: classes that decide what functions and methods of tensors give for them.
 
-A class that defines it, such as one of matrices that are kept as factors, is asked for the result
-where a function, or a method of `METHODS`, got one of its objects. They ask after they have failed:
-functions of tensors only cost nothing more. Subclasses of Tensor are tensors, and are not asked; a
+A class that is no tensor, such as one of matrices that are kept as factors, is asked for the result
+where a function, or a method of `METHODS`, got one of its objects: after it has failed. A program's
+subclass of Tensor is asked before (`minigrad._inherit`); that costs nothing until there is one. A
 mode that would see all calls is refused.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from minigrad._names import namespace
+from minigrad.autograd.mode import mode
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -28,12 +29,33 @@ __all__ = [
 METHODS = (
     "add bmm div divide matmul mm mul multiply mv sub subtract true_divide"
 ).split()  # fmt: skip
-_TENSORS = vars(Tensor)["__torch_function__"].__func__
+subclasses: list[type] = []  # of Tensor, in programs, that are asked
+
+
+def refuse_torchs(func: Callable) -> None:
+    """TypeError for a function of torch itself, which asks again where it is called with tensors of
+    minigrad."""
+    if mode.plain:
+        name = getattr(func, "__name__", func)
+        raise TypeError(
+            f"torch's {name}(): expected torch.Tensor, got minigrad.Tensor; "
+            "minigrad.from_dlpack(x.detach()) converts a torch.Tensor x, "
+            "torch.from_dlpack(x.detach()) a minigrad.Tensor x"
+        )
+
+
+def disabled(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    """A `__torch_function__` for subclasses of Tensor that are to be taken as tensors."""
+    refuse_torchs(func)
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
 
 
 def _overrides(value: Any) -> bool:
-    method = getattr(type(value), "__torch_function__", None)
-    return method is not None and getattr(method, "__func__", method) is not _TENSORS
+    kind = type(value)
+    if isinstance(value, Tensor):
+        return bool(subclasses) and any(base in subclasses for base in kind.__mro__)
+    return getattr(kind, "__torch_function__", disabled) is not disabled
 
 
 def is_tensor_like(inp: Any) -> bool:
@@ -42,7 +64,8 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether the class of one of these defines a `__torch_function__` that is not Tensor's."""
+    """Whether the class of one of these is asked: one with a `__torch_function__`, or a program's
+    subclass of Tensor."""
     return any(_overrides(value) for value in relevant_args)
 
 
@@ -89,18 +112,39 @@ def handle_torch_function(
 
 
 def among(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments, and the elements of lists among them, whose classes override; no tensors,
-    those of other frameworks included."""
+    """The arguments, and the elements of lists among them, whose classes are asked; no tensors of
+    other frameworks."""
     given = [*args, *kwargs.values()]
     given += [x for a in given if isinstance(a, list | tuple) for x in a]
-    return [x for x in given if _overrides(x) and not hasattr(x, "__dlpack__")]
+    found = filter(_overrides, given)
+    return [x for x in found if isinstance(x, Tensor) or not hasattr(x, "__dlpack__")]
+
+
+_unasked: set[type] = {Tensor}  # and other types of arguments that were looked at
+
+
+def before(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """What is asked before a function runs: all of `among` if there is a subclass of Tensor."""
+    if mode.plain:
+        return []
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if type(x) not in _unasked:
+            break
+    else:
+        return []
+    found = among(args, kwargs)
+    given = [x for x in (*args, *kwargs.values()) if not isinstance(x, list | tuple)]
+    _unasked.update({type(x) for x in given} - {type(x) for x in found})
+    return found if any(isinstance(x, Tensor) for x in found) else []
 
 
 def asking(method: Callable) -> Callable:
-    """A method that asks its arguments' classes after it has failed."""
+    """A method that asks its arguments' classes after it has failed, and subclasses before."""
 
     @functools.wraps(method)
     def asked(*args: Any, **kwargs: Any) -> Any:
+        if subclasses and (others := before(args, kwargs)):
+            return handle_torch_function(asked, others, *args, **kwargs)
         try:
             return method(*args, **kwargs)
         except (AttributeError, TypeError):
@@ -110,6 +154,16 @@ def asking(method: Callable) -> Callable:
         return handle_torch_function(asked, others, *args, **kwargs)
 
     return asked
+
+
+class DisableTorchFunctionSubclass:
+    """The block in which objects of subclasses of Tensor are taken as tensors."""
+
+    def __enter__(self) -> None:
+        self._outside, mode.plain = mode.plain, True
+
+    def __exit__(self, *error: object) -> None:
+        mode.plain = self._outside
 
 
 class TorchFunctionMode:

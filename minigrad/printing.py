@@ -149,7 +149,10 @@ def format_tensor(tensor: Tensor) -> str:
     """The text of `repr(tensor)`."""
     if is_batched(tensor._array):
         return _format_elements(tensor._array)
-    name = "Parameter containing:\ntensor" if type(tensor).__name__ == "Parameter" else "tensor"
+    kind = type(tensor)
+    name = "Parameter containing:\ntensor" if kind.__name__ == "Parameter" else "tensor"
+    if kind.__module__.partition(".")[0] != "minigrad":
+        name = kind.__name__  # a program's subclass
     prefix = f"{name.rpartition(chr(10))[2]}("
     array = tensor._array
     notes = []
@@ -170,7 +173,7 @@ def format_tensor(tensor: Tensor) -> str:
         notes.append(f"grad_fn=<{node.name()}>")
     elif tensor.requires_grad:
         notes.append("requires_grad=True")
-    return with_notes(name.removesuffix("tensor") + prefix + body, notes, len(prefix)) + ")"
+    return with_notes(f"{name}({body}", notes, len(prefix)) + ")"
 
 
 def _format_elements(array: Any) -> str:

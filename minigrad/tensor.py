@@ -99,6 +99,8 @@ class Tensor(Methods):
     of one integer, incremented by every in-place change.
     """
 
+    _array: Any
+    _counter: list[int]
     _requires_grad = False
     _grad: Tensor | None = None
     _node: Any = None
@@ -108,11 +110,13 @@ class Tensor(Methods):
     _accumulate_hooks: Hooks | None = None
     __array_priority__ = 1000  # numpy_array * tensor calls Tensor.__rmul__
 
-    def __init__(self, *args: Any, device: Any = None) -> None:
+    def __new__(cls, *args: Any, device: Any = None) -> Any:
         from minigrad.creation import legacy_array
 
-        self._array = legacy_array(args, dtypes.default_numpy(), device)
-        self._counter = new_counter()
+        instance = _new(cls)
+        instance._array = legacy_array(args, dtypes.default_numpy(), device)
+        instance._counter = new_counter()
+        return instance
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
@@ -125,8 +129,10 @@ class Tensor(Methods):
         return instance
 
     def as_subclass(self, cls: type) -> Any:
-        """The same tensor as an object of another class."""
-        return Tensor._make_subclass(cls, self)
+        """The same tensor, with its graph, as an object of another class."""
+        found = self.view_as(self)
+        found.__class__ = cls
+        return found
 
     # --- properties ---
 
@@ -493,16 +499,6 @@ class Tensor(Methods):
 
     def __dlpack_device__(self) -> tuple:
         return self._array.__dlpack_device__()
-
-    @classmethod
-    def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None):
-        """torch calls this where a function of its own got a tensor of minigrad."""
-        name = getattr(func, "__name__", func)
-        raise TypeError(
-            f"torch's {name}(): expected torch.Tensor, got minigrad.Tensor; "
-            "minigrad.from_dlpack(x.detach()) converts a torch.Tensor x, "
-            "torch.from_dlpack(x.detach()) a minigrad.Tensor x"
-        )
 
     @property
     def __cuda_array_interface__(self) -> dict:

@@ -291,3 +291,14 @@ def environment():
     from pathlib import Path
 
     return os.environ | {"PYTHONPATH": str(Path(minigrad.__file__).parents[1])}
+
+
+def test_a_model_asks_whether_it_is_exported():
+    class Asks(nn.Module):
+        def forward(self, x):
+            asked.append(minigrad.onnx.is_in_onnx_export())
+            return x + 1
+
+    asked: list[bool] = []
+    exported(Asks(), minigrad.randn(2))
+    assert all(asked) and asked and not minigrad.onnx.is_in_onnx_export()

@@ -38,5 +38,5 @@ __all__ = [
 
 __getattr__, __dir__ = namespace(  # at their first use: they need the operations
     __name__,
-    {"functional": "minigrad.autograd.functional", "profiler": "minigrad.autograd.profiler"},
+    {name: f"minigrad.autograd.{name}" for name in ("forward_ad", "functional", "profiler")},
 )

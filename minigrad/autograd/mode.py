@@ -47,7 +47,9 @@ class _Mode(threading.local):
     recorder: Any = None  # of a step that `compile` records
     # (operation, inputs, attributes, outputs) of each call are reported to it: `onnx.export`
     observer: Any = _Unusual(None)
-    attention = frozenset({"math", "fused"})  # the ways that attention may take: `sdpa_kernel`
+    plain = False  # whether objects of subclasses of Tensor are taken as tensors, unasked
+    # the ways that attention may take: `sdpa_kernel`; all but "math" are the one fused kernel
+    attention = frozenset({"math", "flash", "mem_efficient", "cudnn"})
 
 
 mode = _Mode()

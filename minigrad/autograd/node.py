@@ -14,6 +14,8 @@ from itertools import count
 from typing import Any, ClassVar
 
 from kernels import dispatch
+from minigrad._meta import MetaArray
+from minigrad._meta_results import results as meta_results
 from minigrad.autograd.anomaly_mode import remember
 from minigrad.autograd.mode import INFERENCE_SAVED, inferred, mode, unusual
 from minigrad.backends import current
@@ -316,15 +318,9 @@ def check_devices(inputs: Sequence) -> None:
         ) from None
 
 
-def refuse_unsupported(name: str, inputs: Sequence) -> None:
-    """NotImplementedError if a tensor is complex or has no data; called where an operation has
-    failed."""
+def refuse_complex(name: str, inputs: Sequence) -> None:
+    """NotImplementedError if a tensor is complex; called where an operation has failed."""
     found = next((t for t in inputs if isinstance(t, Tensor) and t.is_complex()), None)
-    if name != "Move" and any(isinstance(t, Tensor) and t.is_meta for t in inputs):
-        raise NotImplementedError(
-            f"{name.lower()}: not implemented for tensors on the device meta, which have no data;"
-            ' make them on "cpu" or "cuda"'
-        ) from None
     if found is not None:
         legacy = found.dtype.legacy_name.removesuffix("Tensor")
         raise NotImplementedError(f"\"{name.lower()}\" not implemented for '{legacy}'") from None
@@ -364,7 +360,19 @@ class OpNode(Node):
         place = len(saved) - len(self.outputs) + self.outputs.index(0)
         return (*saved[:place], attach(alias(saved[place]), self, 0), *saved[place + 1 :])
 
+    def without_data(self) -> list[Tensor | None]:
+        """The gradients of inputs on the device meta, which have their shapes and dtypes."""
+        found: list[Tensor | None] = []
+        for target, index in (edge or (None, 0) for edge in self.edges):
+            if isinstance(target, Tensor):
+                found.append(wrap(MetaArray(target._array.shape, target._array.dtype)))
+            else:
+                found.append(None if target is None else wrap(MetaArray(*target.outs[index])))
+        return found
+
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
+        if not mode.enabled and isinstance(grads[0]._array, MetaArray):  # type: ignore[union-attr]
+            return self.without_data()
         attrs = self.attrs
         results = self.op.vjp(self, grads[0], **attrs) if attrs else self.op.vjp(self, grads[0])
         if len(results) != len(self.edges):
@@ -532,7 +540,9 @@ class Op:
                 return cls._forward(arrays, attrs)
         except Exception:
             check_devices(inputs)
-            refuse_unsupported(cls.name, inputs)
+            if cls.name != "Move" and any(isinstance(a, MetaArray) for a in arrays):
+                return meta_results(lambda *given: cls._forward(list(given), attrs), arrays)
+            refuse_complex(cls.name, inputs)
             raise
 
     @classmethod

@@ -26,6 +26,7 @@ from minigrad.compiler.api import (
     reset,
 )
 from minigrad.compiler.graph import Unsupported
+from minigrad.compiler.stance import set_stance
 
 __all__ = [
     "Compiled",
@@ -40,6 +41,7 @@ __all__ = [
     "is_dynamo_compiling",
     "is_exporting",
     "reset",
+    "set_stance",
 ]
 
 __getattr__, __dir__ = namespace(__name__)

@@ -16,6 +16,7 @@ from kernels.launchers.plans import place
 from kernels.support import forks
 from minigrad import dtypes
 from minigrad.autograd.mode import mode, unusual
+from minigrad.compiler import stance
 from minigrad.compiler.capture import capture
 from minigrad.compiler.entry import Entry, Instance
 from minigrad.compiler.places import WORD, address, bounds, sharing
@@ -94,6 +95,8 @@ class Compiled:
         outer = mode.recorder is not None  # it is part of an outer step
         if outer or every_call or (unusual and (mode.anomaly or mode.saved_hooks)):
             return self._function(*args, **kwargs)
+        if stance.state.stance == "force_eager":
+            return self._eagerly(args, kwargs)
         with self._lock:
             return self._call(args, kwargs)
 
@@ -106,6 +109,8 @@ class Compiled:
         if key in self._reasons:
             return self._eagerly(args, kwargs)
         found = self._find(key)
+        if found is None and stance.state.stance != "default" and self._waits():
+            return self._eagerly(args, kwargs)
         if found is None:
             with _recording:  # it gives all tensors of the process other arrays meanwhile
                 found = self._find(key)
@@ -114,6 +119,17 @@ class Compiled:
         self.replayed += 1
         entry, instance = found
         return entry.replay(instance, arguments)
+
+    def _waits(self) -> bool:
+        """Whether a call without a recording runs eagerly in this stance; RuntimeError where it
+        must not be."""
+        now = stance.state.stance
+        if now == "fail_on_recompile":
+            raise RuntimeError(
+                f"compile: {self.__name__} has no recording for this call, and the stance is "
+                "'fail_on_recompile'. Fix: call it so in the stance 'default' before"
+            )
+        return now == "eager_on_recompile" or not (self.eager or self.recorded)
 
     def _find(self, key: tuple) -> tuple[Entry, Instance] | None:
         """A recording that is valid and has memory that is free."""

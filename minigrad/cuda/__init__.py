@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 from kernels.support import wrong_index
+from minigrad._absent import absent
 from minigrad._names import namespace
 from minigrad.creation import legacy_classes
 from minigrad.cuda.properties import (
@@ -258,6 +259,9 @@ _IMPORTED = {
     if not name.startswith("_")
     and getattr(value, "__module__", None) in ("minigrad.cuda.properties", "minigrad.cuda.random")
 }
+
+_GRAPHS = "minigrad has no graphs to record by hand; fix: minigrad.compile, which records a step"
+CUDAGraph, graph = absent("CUDAGraph", _GRAPHS), absent("graph", _GRAPHS)
 
 __getattr__, __dir__ = namespace(
     __name__, _LAZY | _IMPORTED | dict.fromkeys(_MEMORY, "minigrad.cuda.memory")

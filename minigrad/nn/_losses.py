@@ -209,9 +209,9 @@ def _finish_classes(
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    if weight is None and (target.is_cuda or mode.recorder is not None):
+    if weight is None and (target.is_cuda or target.is_meta or mode.recorder is not None):
         # The count stays there: nothing waits for it, and a recorded step counts each time.
-        if mode.recorder is None and target._array.dtype == np.int64:
+        if target.is_cuda and mode.recorder is None and target._array.dtype == np.int64:
             return soft.MeanOfClasses.apply(loss, target, ignore_index=ignore_index)[0]
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
@@ -275,7 +275,7 @@ def nll_loss(
 
 
 def _ignores(classes: Tensor, ignore_index: int) -> bool:
-    return bool((every_element(classes._array) == ignore_index).any())
+    return classes.is_meta or bool((every_element(classes._array) == ignore_index).any())
 
 
 @autocasts

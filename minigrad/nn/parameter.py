@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import minigrad
 from minigrad._foreign import conversion
 from minigrad._names import kind, namespace
+from minigrad.overrides import disabled
 from minigrad.tensor import Tensor
 
 every_attribute = vars(Tensor)["__dict__"].__get__  # of any tensor, the engine's too
@@ -50,6 +51,8 @@ class Parameter(Tensor):
         data: any tensor; the parameter shares its storage. None gives an empty parameter.
         requires_grad: whether the parameter is trained.
     """
+
+    __torch_function__ = staticmethod(disabled)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -108,6 +111,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = staticmethod(disabled)
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:

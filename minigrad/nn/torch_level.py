@@ -110,6 +110,18 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
     return F.affine_grid(theta, size, align_corners)
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Convolution of sequences (T, B, Cin) by weight (K, Cin, Cout): (T + 2 pad - K + 1, B,
+    Cout)."""
+    for name, given, dims in (("input", input, 3), ("weight", weight, 3), ("bias", bias, 1)):
+        if given.dim() != dims:
+            raise RuntimeError(
+                f"conv_tbc: expected {name} of {dims} dimensions, got {list(given.shape)}"
+            )
+    found = F.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return found.permute(2, 0, 1)
+
+
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Dropout of entire channels of (N, C, ...)."""
     if input.dim() < 2:

@@ -19,13 +19,14 @@ from typing import IO, Any
 import numpy as np
 
 from minigrad._names import kind, namespace
+from minigrad.autograd.mode import mode
 from minigrad.nn import Module
 from minigrad.onnx.trace import OnnxExporterError, Trace, Value, matched, observed
 from minigrad.serialization import atomic_file
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["ONNXProgram", "OnnxExporterError", "TrainingMode", "export"]
+__all__ = ["ONNXProgram", "OnnxExporterError", "TrainingMode", "export", "is_in_onnx_export"]
 
 OLDEST, NEWEST, DEFAULT = 13, 21, 18  # versions of ONNX's operators
 
@@ -236,6 +237,11 @@ def _others(arguments: tuple, names: list[str], dynamic: dict) -> tuple:
         return changed if x.device.type == "cpu" else changed.to(x.device)
 
     return tree_map(other, arguments)
+
+
+def is_in_onnx_export() -> bool:
+    """Whether this is called by a model that is being exported."""
+    return isinstance(mode.observer, Trace)
 
 
 def _changed(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -3,6 +3,8 @@
 Importing this package gives `Tensor` its methods and fills the table of torch-level functions.
 """
 
+import importlib
+
 from minigrad.autograd.titles import entitled
 from minigrad.ops import (
     activation,
@@ -97,3 +99,4 @@ for _name, _method in entitled(vars(Tensor)).items():
     setattr(Tensor, _name, _method)
 for _name in METHODS:
     setattr(Tensor, _name, asking(getattr(Tensor, _name)))
+importlib.import_module("minigrad._inherit")  # which takes the methods as they are now

@@ -201,13 +201,14 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = 1 / math.sqrt(max(q._array.shape[-1], 1))
     stored = dropout_p > 0 or (mask is not None and mode.enabled and mask.requires_grad)
-    if stored and "math" not in mode.attention:
+    fused = mode.attention - {"math"}
+    if "math" not in mode.attention and (stored or not fused):
         raise RuntimeError(
             "No available kernel. Aborting execution. scaled_dot_product_attention: the fused "
-            "kernel takes no dropout and no attn_mask that requires a gradient; allow "
-            "SDPBackend.MATH too"
+            "kernel is not allowed, or there is dropout or an attn_mask that requires a gradient, "
+            "which it doesn't take; allow SDPBackend.MATH too"
         )
-    if stored or mode.observer is not None or "fused" not in mode.attention:
+    if stored or mode.observer is not None or not fused:
         heads = q._array.shape[1]
         p = _probabilities(q, _repeated(k, heads), mask, is_causal, scale)
         p = random.dropout(p, dropout_p) if dropout_p > 0 else p

@@ -11,6 +11,7 @@ from typing import Any
 from kernels import dispatch
 from kernels.support import wrong_index
 from kernels.support.bounds import all_below
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import mode
 from minigrad.backends import array_module, every_element, on_gpu
 
@@ -35,6 +36,8 @@ def check_bounds(
     The array, of whose numbers those from low to -1 count from the end, high; on a GPU, where the
     error comes later, a copy with others in place of wrong ones.
     """
+    if isinstance(array, MetaArray):
+        return array
     if on_gpu(array):
         launch, module = dispatch.active.checked_index, array_module(array)
         return wrong_index.inside(launch, module, array, low, high, error, ignore)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -419,8 +420,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 @export(method=False)
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinate grids of vectors; indexing "ij" (matrix) or "xy" (first two exchanged)."""
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids of vectors; indexing "ij" (matrix) or "xy" (first two exchanged). Without
+    it, "ij" with a warning, once in a process."""
     given = list(tensors[0] if tensors and isinstance(tensors[0], list | tuple) else tensors)
     if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
@@ -432,6 +434,9 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
             )
         if x._array.dtype != given[0]._array.dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        indexing = "ij"
+        _warn_of_indexing()
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f"meshgrid: indexing must be one of 'xy' or 'ij', but received: {indexing}"
@@ -449,6 +454,16 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@functools.cache
+def _warn_of_indexing() -> None:
+    warnings.warn(
+        "meshgrid: indexing is not given, and is 'ij'; NumPy's default is 'xy'. Fix: "
+        "indexing='ij' or indexing='xy'",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 @export(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of one common shape."""
@@ -463,7 +478,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of vectors, as rows."""
     if len(tensors) == 1:
         return tensors[0]
-    return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+    return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
 def pad_constant(self: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from typing import Any
 
@@ -21,6 +21,8 @@ from kernels.pointwise import FUNCTIONS as TEXT_FUNCTIONS
 from kernels.pointwise import TABLE, Expr
 from minigrad import dtypes
 from minigrad._foreign import reject_foreign
+from minigrad._meta import MetaArray
+from minigrad._meta_results import results as meta_results
 from minigrad._names import kind
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import batching, mode, unusual
@@ -33,7 +35,7 @@ from minigrad.autograd.node import (
     named,
     new,
     record,
-    refuse_unsupported,
+    refuse_complex,
 )
 from minigrad.backends import array_module
 from minigrad.devices import CPU
@@ -147,6 +149,8 @@ class PointwiseNode(OpNode):
         g: Any = grads[0]
         if mode.enabled:
             return self.recorded(g)
+        if isinstance(g._array, MetaArray):
+            return self.without_data()
         plan = self.plan
         if not plan.launches:
             return [d and g for d in plan.derivatives]
@@ -356,11 +360,14 @@ class Pointwise:
             pointwise = dispatch.active.pointwise
             made = pointwise(self.expr, *arrays, params=params, dtype=dtype, **into)
         except Exception:
-            refuse_unsupported(self.name, args)
+            refuse_complex(self.name, args)
             moved = _numbers_moved(args)
-            if moved is None:
+            if moved is not None:
+                return self(*moved, params=params)
+            if not any(isinstance(a, MetaArray) for a in arrays):
                 raise
-            return self(*moved, params=params)
+            made = meta_results(partial(pointwise, self.expr, params=params, dtype=dtype), arrays)
+            into = {}
         tensor = wrap(made)
         if target is not None and into:
             tensor._counter = target._counter

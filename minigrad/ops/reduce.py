@@ -15,6 +15,7 @@ from kernels.launchers.common import on_gpu
 from kernels.pointwise import names_in
 from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
+from minigrad._meta_results import results as meta_results
 from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
@@ -133,7 +134,12 @@ def reduce(name: str, x: Tensor, dim: Dims, keepdim: bool, dtype: Any = None) ->
     axes = axes_of(dim, x._array.ndim)
     op = (REDUCTIONS if axes is None else ALONG).get(name)
     if op is None:  # no gradient
-        found = _again(name, x._array, axes, keepdim, dtype)
+        if x.is_meta:
+            found = meta_results(
+                lambda a: dispatch.active.reduce(name, a, axes, keepdim, dtype), (x._array,)
+            )
+        else:
+            found = _again(name, x._array, axes, keepdim, dtype)
         if found is None:
             found = dispatch.active.reduce(name, x._array, axes, keepdim, dtype)
         result = wrap(found)

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +26,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """The points (N, H, W, 2) to which matrices theta (N, 2, 3) move a grid over [-1, 1], for
     size (N, C, H, W); (N, D, H, W, 3) for theta (N, 3, 4) and size (N, C, D, H, W).
 
-    align_corners: whether -1 and 1 are the centres of the corner elements, not their outer edges.
+    align_corners: whether -1 and 1 are the centres of the corner elements, not their outer edges;
+        None is False, with a warning.
     """
     check_floating("affine_grid", theta)
+    align_corners = _aligned("affine_grid", align_corners)
     dims = len(size) - 2
     if dims not in (2, 3) or theta._array.shape[1:] != (dims, dims + 1):
         raise ValueError(
@@ -48,6 +51,18 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
 
 
+def _aligned(name: str, align_corners: bool | None) -> bool:
+    """The flag, whose default was True in torch before version 1.3."""
+    if align_corners is None:
+        warnings.warn(
+            f"{name}: align_corners is not given, and is False. Fix: align_corners=False, or True "
+            "for -1 and 1 at the centres of the corner elements",
+            UserWarning,
+            stacklevel=6,
+        )
+    return bool(align_corners)
+
+
 @autocasts
 def grid_sample(
     input: Tensor,
@@ -64,10 +79,11 @@ def grid_sample(
     """
     dims = input._array.ndim - 2
     _check_grid(input, grid, dims, mode, padding_mode)
+    align_corners = _aligned("grid_sample", align_corners)
     if dims == 2 and mode != "bicubic" and state.observer is None:
-        options = {"padding_mode": padding_mode, "align_corners": bool(align_corners)}
+        options = {"padding_mode": padding_mode, "align_corners": align_corners}
         return GridSample.apply(input, grid, mode=mode, **options)
-    return _composed(input, grid, mode, padding_mode, bool(align_corners))
+    return _composed(input, grid, mode, padding_mode, align_corners)
 
 
 def _composed(

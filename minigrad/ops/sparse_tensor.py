@@ -57,6 +57,9 @@ class SparseTensor(Tensor):
     is_sparse = True
     is_meta = False
 
+    def __new__(cls, *_: Any) -> Any:
+        return object.__new__(cls)  # without the elements that Tensor's constructor makes
+
     def __init__(self, shape: tuple[int, ...], elements: Tensor) -> None:
         self._shape, self._elements = Size(shape), elements
         self._counter = elements._counter

@@ -119,6 +119,7 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     check_writable(tensor)
     if not (mode.enabled and tensor.requires_grad):
         tensor._array = change(tensor.detach())._array
+        tensor._counter[0] += 1
         return tensor
     old = wrap(tensor._array)
     old._counter, old._view = tensor._counter, tensor._view
@@ -127,6 +128,9 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         attach(old, tensor._node, tensor._index)
     found = change(old)
     tensor._array, tensor._view = found._array, found._view
+    tensor._counter[0] += 1
+    if tensor._view is not None:
+        tensor._view.version = tensor._counter[0]  # its node is the one that was made just now
     if found._node is not None:
         attach(tensor, found._node, found._index)
     return tensor
@@ -166,6 +170,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
         grown[: storage.size] = storage
         storage = grown
     self._array = storage[:count].reshape(shape)
+    self._counter[0] += 1
     return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Any
 
@@ -188,3 +189,105 @@ def test_blocks_and_readers_that_are_not_here_say_so(made, what):
     with minigrad.autograd.profiler.emit_nvtx(enabled=False):
         pass
     assert not minigrad.profiler.kineto_available()
+
+
+def test_tensors_in_groups(torch):
+    def program(t):
+        module = importlib.import_module(f"{t.__name__}.utils._foreach_utils")
+        first = [t.ones(2), t.ones(3).double(), t.ones(4), t.ones(1).int()]
+        second = [t.full((1,), float(i)) for i in range(4)]
+        group = module._group_tensors_by_device_and_dtype
+        found = group([first, second, []], with_indices=True)
+        return {
+            (str(device), str(dtype).split(".")[1]): ([[x.tolist() for x in p] for p in lists], n)
+            for (device, dtype), (lists, n) in found.items()
+        }
+
+    assert program(minigrad) == program(torch)
+
+
+def test_questions_of_libraries(torch):
+    for t in (minigrad, torch):
+        fake = importlib.import_module(f"{t.__name__}._subclasses.fake_tensor")
+        assert not fake.is_fake(t.ones(1))
+        proxy = importlib.import_module(f"{t.__name__}.fx.experimental.proxy_tensor")
+        assert proxy.get_proxy_mode() is None
+        names = importlib.import_module(f"{t.__name__}.ao.quantization")
+        assert issubclass(names.ObserverBase, t.nn.Module)
+        assert issubclass(names.FakeQuantizeBase, t.nn.Module)
+    assert minigrad.ao.quantization.quantize_dynamic is minigrad.quantization.quantize_dynamic
+
+
+def test_classes_that_no_object_has():
+    fsdp = importlib.import_module("minigrad.distributed.fsdp")
+    absent = [
+        minigrad.SymInt,
+        minigrad.SymFloat,
+        minigrad.SymBool,
+        minigrad.cuda.CUDAGraph,
+        minigrad.cuda.graph,
+        fsdp.CPUOffloadPolicy,
+        fsdp.MixedPrecisionPolicy,
+    ]
+    for kind in absent:
+        assert not isinstance(3, kind)
+        with pytest.raises(NotImplementedError, match=f"{kind.__name__}: "):
+            kind()
+    places = importlib.import_module("minigrad.distributed.tensor.placement_types")
+    assert places.Partial() == places.Partial("sum") != places.Partial("max")
+    assert issubclass(places._StridedShard, places.Placement)
+    older = importlib.import_module("minigrad.distributed._composable.fsdp")
+    assert older.fully_shard is fsdp.fully_shard
+
+
+def test_a_complex_dtype_without_tensors(torch):
+    for t in (minigrad, torch):
+        assert t.complex32.is_complex and not t.complex32.is_floating_point
+        assert t.complex32.itemsize == 4 and t.complex32.is_signed
+    with pytest.raises(TypeError, match="complex32"):
+        minigrad.ones(2).to(minigrad.complex32)
+
+
+def test_a_vmap_says_that_it_runs():
+    active = minigrad._C._are_functorch_transforms_active
+    seen = []
+    minigrad.vmap(lambda x: seen.append(active()) or x * 2)(minigrad.ones(3))
+    assert seen == [True] and not active()
+
+
+def test_the_suffix_of_extra_state(torch):
+    for t in (minigrad, torch):
+        assert t.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
+
+
+class _Mesh:
+    """This rank's place in a grid of ranks."""
+
+    def __init__(self, shape, coordinate):
+        self.shape, self.ndim, self.coordinate = shape, len(shape), coordinate
+
+    def get_coordinate(self):
+        return self.coordinate
+
+
+def test_parts_of_a_divided_tensor():
+    """The parts that NumPy cuts by the same rule: pieces of equal length, the last ones shorter."""
+    utils = importlib.import_module("minigrad.distributed.tensor._utils")
+    shard, whole = distributed.tensor.Shard, distributed.tensor.Replicate()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n, m = rng.integers(1, 9, 2).tolist()
+        ranks = tuple(rng.integers(1, 5, 2).tolist())
+        place = [int(rng.integers(r)) for r in ranks]
+        indices = np.arange(n)
+        for r, i in zip(ranks, place, strict=True):
+            length = -(-len(indices) // r)
+            indices = indices[i * length : (i + 1) * length]
+        get = utils.compute_local_shape_and_global_offset
+        found = get((m, n), _Mesh(ranks, place), (shard(1), shard(1)))
+        first = indices[0] if len(indices) else n
+        assert found == ((m, len(indices)), (0, first))
+        assert get((m, n), _Mesh(ranks, place), (whole, whole)) == ((m, n), (0, 0))
+    assert get((3,), _Mesh((2,), None), (whole,)) == ((0,), ())
+    with pytest.raises(RuntimeError, match="2 placements"):
+        get((3,), _Mesh((2, 2), [0, 0]), (whole,))

@@ -309,3 +309,19 @@ def test_help_of_operations():
     signature = inspect.signature(minigrad.Tensor.scatter_)
     assert [*signature.parameters][:4] == ["input", "dim", "index", "src"]
     assert "changes this tensor" in minigrad.Tensor.scatter_.__doc__
+
+
+def test_libraries_find_the_version_of_the_package():
+    out = run(
+        """
+        import importlib.metadata as metadata
+        import minigrad
+        minigrad.as_torch()
+        import torch
+        assert metadata.version("torch") == torch.__version__
+        assert metadata.distribution("torch").metadata["Name"] == "torch"
+        assert metadata.distribution("torch").locate_file("nn/__init__.py").exists()
+        print(metadata.version("numpy").count("."), metadata.packages_distributions()["torch"][0])
+        """
+    )
+    assert out.split() == ["2", "torch"]

@@ -14,6 +14,7 @@ import numpy as np
 import minigrad as torch
 import minigrad.distributed as dist
 from minigrad import nn
+from minigrad.distributed import _functional_collectives as functional_collectives
 from minigrad.distributed import checkpoint
 from minigrad.nn.parallel import DistributedDataParallel
 from minigrad.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -94,6 +95,15 @@ def collectives() -> None:
     flat = torch.empty(size, 3)
     dist.all_to_all_single(flat, torch.arange(3.0 * size).reshape(size, 3) + 100 * rank)
     assert flat[:, 0].tolist() == [3 * rank + 100 * i for i in range(size)]
+    rows = torch.full((size, 2), float(rank), requires_grad=True)  # i + 1 rows come from rank i
+    sent, received = [rank + 1] * size, [i + 1 for i in range(size)]
+    exchange = functional_collectives.all_to_all_single_autograd
+    result = functional_collectives.wait_tensor(
+        exchange(rows.repeat_interleave(rank + 1, 0), received, sent, dist.group.WORLD)
+    )
+    assert result[:, 0].tolist() == [float(i) for i in range(size) for _ in range(i + 1)]
+    (result * (rank + 1)).sum().backward()
+    assert rows.grad[:, 1].tolist() == [(rank + 1.0) * (i + 1) for i in range(size)]
     objects = [None] * size
     dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank * 100})
     assert [o["rank"] for o in objects] == list(range(size))

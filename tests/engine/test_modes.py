@@ -182,16 +182,12 @@ def test_models_on_the_device_meta():
     assert weight.t()[:3].shape == (3, 100_000) and weight.view(-1).numel() == 10**10
     small = nn.Linear(3, 2, device="meta")
     assert "device='meta', size=(2, 3)" in repr(small.weight)
-    for call, name in (
-        (lambda: weight + 1, "add"), (lambda: weight @ weight, "matmul"), (weight.sum, "sum"),
-        (lambda: small(minigrad.zeros(1, 3, device="meta")), "linear"),
-        (lambda: minigrad.cat([weight, weight]), "cat"),
-    ):  # fmt: skip
-        with pytest.raises(NotImplementedError, match=f"{name}: not implemented .* device meta"):
+    for call, name in ((lambda: (small.weight > 0).nonzero(), "nonzero"), (small.weight.sort, "")):
+        with pytest.raises(NotImplementedError, match=f"{name}.*: not implemented .* device meta"):
             call()
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
         small.to("cpu")
-    with pytest.raises(NotImplementedError, match="has no data"):
+    with pytest.raises(RuntimeError, match="no data"):
         weight[0, 0].item()
     state = {"weight": minigrad.ones(2, 3), "bias": minigrad.zeros(2)}
     small.load_state_dict(state, assign=True)

@@ -489,6 +489,22 @@ PROGRAMS = {
         x.add(x, x)
         x.add(2, 3, x)
     """,
+    "older_names": """
+        m.conv_tbc(m.ones(7, 2, 3).double() + x[0, 0], x[:, :3, None] * v, v)
+        m.conv_tbc(x[:, :, None], y.T[None].transpose(1, 0)[:, :1], v[:3], 2)
+        m.conv_tbc(x[None], x[None], x)
+        m.conv_tbc(x, x[None], v)
+        m.lu(x @ y)
+        m.lu((x @ y)[None], True)
+        m.lu(m.zeros(3, 3), get_infos=True)
+        m.lu(m.zeros(3, 3))
+        m.lu(v)
+        [changed(x.detach(), lambda a: a.t_().transpose_(0, 1).swapaxes_(0, 1))._version]
+        [changed(x, lambda a: a.t_().squeeze_().unsqueeze_(0))._version]
+        [changed(x.detach(), lambda a: a.resize_(2, 2).as_strided_((2,), (1,)))._version]
+        x.exp().t_()
+        [e.exp() for e in [x.t().clone().t_() * x]]
+    """,
     "linalg_names": """
         m.linalg.inv(A=x @ y)
         m.linalg.det(A=x @ y)

@@ -75,3 +75,41 @@ def test_heads_of_features_are_joined_by_a_view(torch, rng, options, shape):
     assert found[0][0] == found[1][0]
     for mine, theirs in zip(found[0][1:], found[1][1:]):
         np.testing.assert_allclose(mine.detach().numpy(), theirs.detach().numpy(), atol=1e-12)
+
+
+def test_flags_of_the_process_like_torchs(torch):
+    def program(t):
+        cuda = t.backends.cuda
+        names = ("flash", "math", "mem_efficient", "cudnn")
+
+        def flags():
+            return [getattr(cuda, f"{name}_sdp_enabled")() for name in names]
+
+        found = [flags()]
+        for name in names:
+            getattr(cuda, f"enable_{name}_sdp")(False)
+            found.append(flags())
+            getattr(cuda, f"enable_{name}_sdp")(True)
+        with t.nn.attention.sdpa_kernel(t.nn.attention.SDPBackend.MATH):
+            found.append(flags())
+        with pytest.warns(FutureWarning, match="sdp_kernel"), cuda.sdp_kernel(True, False):
+            found.append(flags())
+        return [*found, flags()]
+
+    assert program(minigrad) == program(torch)
+
+
+def test_flags_choose():
+    cuda, fused = minigrad.backends.cuda, "ScaledDotProductAttentionBackward0"
+    flags = (cuda.enable_flash_sdp, cuda.enable_mem_efficient_sdp, cuda.enable_cudnn_sdp)
+    try:
+        for enable in flags:
+            assert _way() == fused
+            enable(False)
+        assert _way() != fused
+        cuda.enable_math_sdp(False)
+        with pytest.raises(RuntimeError, match="No available kernel"):
+            _way()
+    finally:
+        for enable in (*flags, cuda.enable_math_sdp):
+            enable(True)

@@ -19,14 +19,22 @@ from typing import Any
 
 import minigrad
 from minigrad import distributed as dist
+from minigrad._absent import absent
 from minigrad._names import namespace
 from minigrad.distributed.fsdp import units, wrap
 from minigrad.distributed.fsdp.wrap import ModuleWrapPolicy, size_based_auto_wrap_policy
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
+CPUOffloadPolicy = absent("CPUOffloadPolicy", "parameters stay where they are in minigrad")
+MixedPrecisionPolicy = absent(
+    "MixedPrecisionPolicy", "minigrad divides parameters in their dtype; fix: minigrad.autocast"
+)
+
 __all__ = [
+    "CPUOffloadPolicy",
     "FullyShardedDataParallel",
+    "MixedPrecisionPolicy",
     "ModuleWrapPolicy",
     "ShardingStrategy",
     "fully_shard",

@@ -9,11 +9,12 @@ from __future__ import annotations
 from minigrad._names import namespace
 from minigrad.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minigrad.distributed.tensor.dtensor import DTensor, distribute_tensor
-from minigrad.distributed.tensor.mappings import Placement, Replicate, Shard
+from minigrad.distributed.tensor.mappings import Partial, Placement, Replicate, Shard
 
 __all__ = [
     "DTensor",
     "DeviceMesh",
+    "Partial",
     "Placement",
     "Replicate",
     "Shard",

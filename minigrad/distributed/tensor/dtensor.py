@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from minigrad._absent import absent
+from minigrad.distributed.tensor.mappings import Placement
 from minigrad.tensor import Tensor
 
 _ABSENT = (
@@ -25,6 +27,9 @@ class DTensor(Tensor):
     def from_local(*args: Any, **kwargs: Any) -> NoReturn:
         """NotImplementedError: there are none."""
         raise NotImplementedError(f"DTensor.from_local: {_ABSENT}")
+
+
+_StridedShard = absent("_StridedShard", _ABSENT, Placement)
 
 
 def distribute_tensor(*args: Any, **kwargs: Any) -> NoReturn:

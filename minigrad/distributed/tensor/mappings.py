@@ -35,6 +35,13 @@ class Replicate(Placement):
     """Each rank has the whole tensor."""
 
 
+@dataclass(frozen=True)
+class Partial(Placement):
+    """Each rank has a term, of which the tensor is the sum; `parallel` takes no such layout."""
+
+    reduce_op: str = "sum"
+
+
 Layout = Shard | Replicate
 
 

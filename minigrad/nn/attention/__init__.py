@@ -26,6 +26,13 @@ class SDPBackend(enum.IntEnum):
     __str__ = enum.Enum.__str__
 
 
+_WAYS = {
+    SDPBackend.MATH: "math",
+    SDPBackend.EFFICIENT_ATTENTION: "mem_efficient",
+    SDPBackend.CUDNN_ATTENTION: "cudnn",
+}  # the others are "flash"
+
+
 @contextmanager
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
     """Inside, attention is computed by these backends only; also a decorator.
@@ -40,7 +47,7 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
     if wrong := [b for b in given if not isinstance(b, SDPBackend)]:
         raise AssertionError(f"sdpa_kernel: expected SDPBackend, got {wrong[0]!r}")
     before = mode.attention
-    mode.attention = frozenset({"math" if b is SDPBackend.MATH else "fused" for b in given})
+    mode.attention = frozenset(_WAYS.get(b, "flash") for b in given)
     try:
         yield
     finally:

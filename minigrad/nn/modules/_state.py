@@ -12,7 +12,7 @@ from minigrad.nn.parameter import Parameter, is_lazy
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import Hooks, RemovableHandle, add_hook
 
-_EXTRA_STATE = "_extra_state"
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(NamedTuple):
@@ -100,7 +100,7 @@ class StateDictMixin:
         for name, value in self._own_state().items():
             destination[prefix + name] = value if keep_vars else value.detach()
         if self._has_extra_state():
-            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _own_state(self) -> dict[str, Tensor]:
         state = {name: param for name, param in self._parameters.items() if param is not None}
@@ -196,7 +196,7 @@ class StateDictMixin:
                 self._load_one(name, key, target, state_dict[key], assign, error_msgs)
             elif strict:
                 missing_keys.append(key)
-        extra = prefix + _EXTRA_STATE
+        extra = prefix + _EXTRA_STATE_KEY_SUFFIX
         if type(self).set_extra_state is not StateDictMixin.set_extra_state:
             if extra in state_dict:
                 self.set_extra_state(state_dict[extra])
@@ -244,7 +244,7 @@ class StateDictMixin:
     ) -> None:
         own = self._own_state()
         for key in state:
-            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE:
+            if not key.startswith(prefix) or key == prefix + _EXTRA_STATE_KEY_SUFFIX:
                 continue
             first, *rest = key[len(prefix) :].split(".", 1)
             if rest:

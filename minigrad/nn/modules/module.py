@@ -28,7 +28,11 @@ from minigrad.nn.modules._global_hooks import (  # noqa: F401 - torch has them h
     register_module_parameter_registration_hook,
     registered,
 )
-from minigrad.nn.modules._state import StateDictMixin, _IncompatibleKeys  # noqa: F401 - as torch
+from minigrad.nn.modules._state import (  # noqa: F401 - as torch
+    _EXTRA_STATE_KEY_SUFFIX,
+    StateDictMixin,
+    _IncompatibleKeys,
+)
 from minigrad.nn.parameter import Buffer, Parameter, is_lazy
 from minigrad.tensor import Tensor, type_name
 from minigrad.utils.hooks import RemovableHandle, add_hook, every_call

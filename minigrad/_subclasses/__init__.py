@@ -1,0 +1,1 @@
+"""What libraries ask about tensors without data: see `fake_tensor`."""

@@ -1,0 +1,1 @@
+"""torch's older place of `fully_shard`: see `fsdp`."""

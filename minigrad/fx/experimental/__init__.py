@@ -1,0 +1,1 @@
+"""What libraries ask about traces: see `proxy_tensor`."""

@@ -1,0 +1,89 @@
+"""Operations on the device meta: shapes, dtypes and errors of results, compared with torch's."""
+
+from __future__ import annotations
+
+import pytest
+
+import minigrad
+
+LAYERS = """
+    nn.Conv1d(5, 4, 3)(s)
+    nn.Conv2d(3, 4, 3, stride=2, padding=1)(x)
+    nn.ConvTranspose2d(3, 4, 3)(x)
+    nn.BatchNorm2d(3)(x)
+    nn.GroupNorm(3, 3)(x)
+    nn.LayerNorm(8)(s)
+    nn.InstanceNorm2d(3)(x)
+    nn.MaxPool2d(2)(x)
+    nn.AvgPool2d(2)(x)
+    nn.AdaptiveAvgPool2d(1)(x)
+    nn.Upsample(scale_factor=2, mode="bilinear")(x)
+    nn.Dropout()(x)
+    nn.GELU()(x)
+    nn.PReLU()(x)
+    nn.Softmax(-1)(s)
+    nn.Embedding(10, 4)(i)
+    nn.LSTM(8, 6)(s)[0]
+    nn.GRU(8, 6, batch_first=True, bidirectional=True)(s)[0]
+    nn.MultiheadAttention(8, 2)(s, s, s)[0]
+    nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(s)
+    nn.Flatten()(x)
+    nn.Linear(6, 3)(v)
+    F.cross_entropy(v, y)
+    F.nll_loss(v, y)
+    F.mse_loss(v, v)
+    F.scaled_dot_product_attention(s, s, s, is_causal=True)
+    v.max(1)
+    v.argmax(1)
+    (v > 0).any()
+    v.half() + v.double()
+    v.sum(0) @ v.T
+    v.cumsum(0)
+    v.clone().add_(1)
+    t.cat([v, v.exp()], 1)
+    t.where(v > 0, v, 0.0)
+    t.einsum("bij,bkj->bik", s, s)
+    v @ v
+    v + t.ones(6)
+    v.sum().item()
+    bool(v.sum())
+    v.nonzero()
+    v[v > 0]
+""".strip().splitlines()
+
+
+def outcome(line, t):
+    d = {"device": "meta"}
+    names = {
+        "t": t, "nn": t.nn, "F": t.nn.functional, "x": t.empty(2, 3, 8, 8, **d),
+        "s": t.empty(2, 5, 8, **d), "v": t.empty(4, 6, **d),
+        "i": t.zeros(2, 5, dtype=t.long, **d), "y": t.zeros(4, dtype=t.long, **d),
+    }  # fmt: skip
+    try:
+        with t.device("cpu" if "t.ones" in line else "meta"):
+            found = eval(line, names)
+    except Exception as error:
+        return NotImplementedError if isinstance(error, NotImplementedError) else type(error)
+    parts = found if isinstance(found, tuple) else (found,)
+    return [(tuple(p.shape), str(p.dtype).rpartition(".")[2], str(p.device)) for p in parts]
+
+
+def test_like_torch(torch):
+    for line in map(str.strip, LAYERS):
+        assert outcome(line, minigrad) == outcome(line, torch), line
+
+
+def test_gradients_have_shapes():
+    nn = minigrad.nn
+    with minigrad.device("meta"):
+        model = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)
+        )
+        layer = nn.TransformerEncoderLayer(8, 2, 16)  # whose gradients are sums of several
+        layer(minigrad.rand(3, 2, 8)).square().mean().backward()
+        x, y = minigrad.rand(2, 3, 8, 8), minigrad.zeros(2, dtype=minigrad.long)
+        nn.functional.cross_entropy(model(x), y).backward()
+    for p in (*model.parameters(), *layer.parameters()):
+        assert p.grad.is_meta and p.grad.shape == p.shape
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        model[-1](minigrad.empty(2, 3, device="meta"))
