@@ -45,7 +45,8 @@ __global__ void direct_forward(const T* x, const T* w, const T* bias, T* y, Size
     y[((long long)blockIdx.x * s.out_height + oh) * s.out_width + ow] = T(sum);
 }
 
-// Block (TILE_W, TILE_H), grid (images * groups * channel tiles, row tiles, column tiles).
+// Block (TILE_W, TILE_H); grid images * groups * channel tiles * tiles: those of a plane after one
+// another.
 template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int CHANNELS,
           int TILE_H>
 __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
@@ -55,10 +56,13 @@ __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes
     __shared__ A halo[HALO_H][HALO_W];
     const int tx = threadIdx.x, ty = threadIdx.y;
     const int per_group = s.out_channels / s.groups;
-    const int tiles = (per_group + CHANNELS - 1) / CHANNELS;
-    const int n = blockIdx.x / tiles / s.groups, group = blockIdx.x / tiles % s.groups;
-    const int first = blockIdx.x % tiles * CHANNELS;
-    const int oh0 = blockIdx.y * TILE_H, ow0 = blockIdx.z * TILE_W;
+    const int across = (s.out_width + TILE_W - 1) / TILE_W;
+    const int tiles = (s.out_height + TILE_H - 1) / TILE_H * across;
+    const int parts = (per_group + CHANNELS - 1) / CHANNELS;
+    const int tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
+    const int oh0 = tile / across * TILE_H, ow0 = tile % across * TILE_W;
+    const int first = part % parts * CHANNELS;
+    const int n = part / parts / s.groups, group = part / parts % s.groups;
     A sum[CHANNELS] = {};
     for (int c = 0; c < s.per_in; ++c) {
         const long long channel = (long long)n * s.channels + group * s.per_in + c;

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection
 
 from kernels.launchers import conv_few
-from kernels.launchers.common import MAX_GRID_YZ, Dialect, ceil_div, compute_dtype, on_gpu
+from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.conv_tables import Layout, Problem, Tables
 from kernels.launchers.conv_tiled import tile_channels, tile_height
@@ -64,7 +64,7 @@ def _tiled(dialect: Dialect, windows: Windows) -> float:
     tile = tile_height(out[0]), dialect.conv_direct.TILE_W
     halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
     one_each = read == written == 1  # depthwise: a product would have one row
-    if halo > MOST_HALO or max(out) > MAX_GRID_YZ or not (one_each or spread == (1, 1)):
+    if halo > MOST_HALO or not (one_each or spread == (1, 1)):
         return math.inf
     terms = read * math.prod(windows.kernel)
     waste = _waste((*out, written), (*tile, tile_channels(written)))

@@ -32,8 +32,8 @@ def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: 
         height,
     )
     block = direct.TILE_W, height
-    tiles = ceil_div(out[0], block[1]), ceil_div(out[1], block[0])
-    grid = (like.shape[0] * groups * ceil_div(written, channels), *tiles)
+    tiles = ceil_div(out[0], block[1]) * ceil_div(out[1], block[0])
+    grid = like.shape[0] * groups * ceil_div(written, channels) * tiles
     run = launcher(name, "tiled", kernel, grid, block)
 
     def convolved(w, x, bias):

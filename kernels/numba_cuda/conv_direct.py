@@ -61,7 +61,7 @@ def tiled_forward(
 ):
     """Block (TILE_W, height): a tile of outputs for `channels` output channels of one group.
 
-    Grid (images * groups * channel tiles, row tiles, column tiles).
+    Grid images * groups * channel tiles * tiles: those of a plane after one another.
     """
     (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
     halo_h = (height - 1) * sh + (kh - 1) * dh + 1
@@ -73,11 +73,13 @@ def tiled_forward(
         acc = cuda.local.array(channels, acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         per_group = w.shape[0] // groups
-        tiles = (per_group + channels - 1) // channels
-        image_group = cuda.blockIdx.x // tiles
+        across = (y.shape[3] + (TILE_W - 1)) // TILE_W
+        tiles = (y.shape[2] + (height - 1)) // height * across
+        parts = (per_group + (channels - 1)) // channels
+        tile, part = cuda.blockIdx.x % tiles, cuda.blockIdx.x // tiles
+        oh0, ow0 = tile // across * height, tile % across * TILE_W
+        image_group, first = part // parts, part % parts * channels
         n, group = image_group // groups, image_group % groups
-        first = (cuda.blockIdx.x % tiles) * channels
-        oh0, ow0 = cuda.blockIdx.y * height, cuda.blockIdx.z * TILE_W
         for o in range(channels):
             acc[o] = acc_t(0)
         for c in range(w.shape[1]):
