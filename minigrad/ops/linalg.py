@@ -184,12 +184,10 @@ def _substituted(a: Any, b: Any, upper: bool) -> Any:
     if n <= _SOLVED_WHOLE:
         if on_gpu(a) or is_batched(a) or is_batched(b):
             return array_module(a).linalg.solve(a, b)
-        singular = not a.diagonal(
-            0, -2, -1
-        ).all()  # as in torch, results are infinite or no numbers
-        return (
-            _by_rows(a, b, upper) if singular or a.size >= _MANY * n * n else np.linalg.solve(a, b)
-        )
+        singular = not a.diagonal(0, -2, -1).all()  # infinities and NaN then, as in torch
+        if singular or a.size >= _MANY * n * n:
+            return _by_rows(a, b, upper)
+        return np.linalg.solve(a, b)
     halves = slice(n // 2), slice(n // 2, n)
     one, other = reversed(halves) if upper else halves
     x = _substituted(a[..., one, one], b[..., one, :], upper)
