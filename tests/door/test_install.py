@@ -98,9 +98,8 @@ def test_install_loads_no_operation():
     assert not loaded & {"kernels.launchers", "kernels.pointwise", "kernels.dispatch", "minigrad"}
 
 
-def cpu_seconds(folder, *commands: tuple[str, ...]) -> list[float]:
-    """The user's and the system's seconds of a new Python for each command: the best of five that
-    take turns, since the speed of a machine changes."""
+def cpu_seconds(folder, *commands: tuple[str, ...]) -> list[list[float]]:
+    """The user's and the system's seconds of a new Python for each command, in five turns."""
     used = "resource.getrusage(resource.RUSAGE_CHILDREN)"
     code = (
         f"import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); print({used})"
@@ -115,7 +114,7 @@ def cpu_seconds(folder, *commands: tuple[str, ...]) -> list[float]:
                 capture_output=True, text=True, env=kept, check=True,
             )  # fmt: skip
             seconds.append(sum(map(float, re.findall(r"ru_[us]time=([\d.e-]+)", done.stdout))))
-    return [min(seconds[1:]) for seconds in found]
+    return [seconds[1:] for seconds in found]
 
 
 def test_a_program_starts_quickly(tmp_path):
@@ -124,8 +123,9 @@ def test_a_program_starts_quickly(tmp_path):
     path = tmp_path / "program.py"
     path.write_text("import numba\nfrom numba import cuda\n")
     commands = ("-c", "import numba"), ("-m", "minigrad", "run", str(path))
-    numba, program = cpu_seconds(tmp_path, *commands)
-    assert program < 1.6 * numba
+    turns = cpu_seconds(tmp_path, *commands)
+    # other work on the machine lasts longer than a turn, and slows both
+    assert min(program / numba for numba, program in zip(*turns, strict=True)) < 1.6
 
 
 def test_a_program_that_is_run_loads_no_other_command(tmp_path):
