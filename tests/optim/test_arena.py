@@ -126,7 +126,12 @@ def test_what_shares_the_former_memory_keeps_its_values(size):
     """After `p.data = other`, nothing is written where the parameter was before."""
     a, b = nn.Parameter(minigrad.ones(size)), nn.Parameter(minigrad.ones(3))
     o = optim.Adam([a, b], lr=0.5)
-    for share in (lambda: a.data, lambda: a.detach()[:2], lambda: a.detach().numpy()):
+    for share in (
+        lambda: a.data,
+        lambda: a.detach()[:2],
+        lambda: a.detach().numpy(),
+        lambda: a.detach().numpy()[:2],
+    ):
         a.grad, b.grad = minigrad.ones(size), minigrad.ones(3)
         o.step()
         former = share()
@@ -136,7 +141,7 @@ def test_what_shares_the_former_memory_keeps_its_values(size):
             o.step()
         assert (np.array(former) == before).all()
         assert (np.abs(values([a])[0] - 6.0) < 0.2).all()
-    assert o.state[a]["step"].item() == 9
+    assert o.state[a]["step"].item() == 12
     # what nothing shares takes new values: no other memory is needed
     home = a.data_ptr()
     a.data = minigrad.full((size,), 3.0)
@@ -163,6 +168,20 @@ def test_large_parameters_stay_where_they_are(launches, seed):
             other.step()
     assert [p.data_ptr() == a for p, a in zip(params, places, strict=True)] == [True, False] * 2
     assert_equal(params, alone, 0)
+
+
+def test_large_parameters_that_are_views():
+    """Of a larger tensor, and of a transposed one."""
+    whole = minigrad.ones(2 * LARGE)
+    part, across = nn.Parameter(whole[:LARGE]), nn.Parameter(minigrad.ones(LARGE // 4, 8).t())
+    assert not across.is_contiguous()
+    o = optim.SGD([part, across], lr=0.5)
+    for _ in range(2):
+        part.grad, across.grad = minigrad.ones(LARGE), minigrad.ones(8, LARGE // 4)
+        o.step()
+        part.data = minigrad.full((LARGE,), 7.0)
+    assert (whole[:LARGE] == 0.5).all() and (whole[LARGE:] == 1.0).all()
+    assert (across == 0.0).all()
 
 
 def test_two_parameters_over_one_tensor(seed):
