@@ -17,7 +17,6 @@ from kernels.simt.plan.parts import (
     ClippedLoop,
     ClippedRow,
     EachBlock,
-    FetchLoop,
     FirstBlock,
     GuardedLoop,
     RegionPlan,
@@ -281,6 +280,9 @@ def _plan(c: Compilation) -> Lines:
     if plan.interleaving is not None:
         axis = _COORDINATES[plan.interleaving.axis]
         yield f"{plan.interleaving.together} blocks along {axis} are interleaved"
+    if plan.strides is not None:
+        line, together = plan.strides.loop.line, plan.strides.together
+        yield f"{together} blocks run each iteration of the loop of line {line} together"
     panel = plan.panel if plan.interleaving is None else plan.interleaving.panel
     if panel is not None:
         yield f"blocks run in panels, {panel} wide"
@@ -354,10 +356,6 @@ def _row_item(item: Item) -> Lines:
                 yield from _indented(_row_item(inner))
         case SquareLoop():
             yield from _statements(item.body)
-        case FetchLoop():
-            yield f"if {text(item.far)}:"
-            yield f"{_INDENT}for threadIdx.x in range({item.first}, {item.last}, {item.apart}):"
-            yield from _statements(item.body, _INDENT * 2)
         case GuardedLoop():
             yield f"where {_checks(item.checks)}:"
             yield from _indented(_thread_loop(item.guard_free))

@@ -7,6 +7,7 @@ import ast
 from kernels.simt.analysis.infer import device_function
 from kernels.simt.emit.block import BlockPrinter
 from kernels.simt.emit.interleaved import InterleavedPrinter
+from kernels.simt.emit.strides import StridePrinter
 from kernels.simt.ir.nodes import Loop, clone
 from kernels.simt.ir.program import Program, importable
 from kernels.simt.plan.parts import BlockPlan
@@ -22,8 +23,7 @@ CHECKS = (
 
 def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]]:
     """(source of the generated module, objects that it needs but cannot import)."""
-    how = plan.interleaving
-    printer = BlockPrinter(plan) if how is None else InterleavedPrinter(plan, how)
+    printer = _printer(plan)
     function, program = printer.function(plan.program.name), printer.program
     devices = [
         ast.unparse(ast.fix_missing_locations(_definition(inner)))
@@ -83,6 +83,12 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
     lines += [""]
     return "\n".join(lines), given
+
+
+def _printer(plan: BlockPlan) -> BlockPrinter:
+    if plan.interleaving is not None:
+        return InterleavedPrinter(plan, plan.interleaving)
+    return BlockPrinter(plan) if plan.strides is None else StridePrinter(plan, plan.strides)
 
 
 def _is_recursive(program: Program) -> bool:

@@ -11,7 +11,6 @@ from kernels.simt.ir.hints import Hint, encode
 from kernels.simt.plan.parts import (
     ClippedLoop,
     ClippedRow,
-    FetchLoop,
     GuardedLoop,
     RowVersion,
     SquareLoop,
@@ -128,14 +127,6 @@ class RowPrinter:
                     self.write_ThreadLoop(item.whole)
                 writer.open("else:")
             self.write_ThreadLoop(item.part)
-
-    def write_FetchLoop(self, item: FetchLoop) -> None:
-        threads = f"range({item.first}, {item.last}, {item.apart})"
-        with (
-            self.writer.block(f"if {self.text(item.far)}:"),
-            self.writer.block(f"for _tx in {threads}:"),
-        ):
-            self.printer.statements.write(item.body)
 
     def write_SquareLoop(self, item: SquareLoop) -> None:
         writer, x = self.writer, self.printer.program.block[0]

@@ -11,8 +11,6 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
-PAGE = 4096  # bytes that a processor prefetches within
-LARGE = 1 << 20  # bytes of an array that a second-level cache does not hold
 SQUARE = 8  # rows and columns that `copy_square` copies
 
 
@@ -72,25 +70,6 @@ def view_bytes(typingctx, buffer, dtype):
 
 
 @intrinsic
-def fetch(typingctx, array, index):
-    """Prefetch the cache line of an element of a 1-D array that will be read soon, if there is one
-    at that index."""
-
-    def codegen(context, builder, sig, args):
-        view = context.make_array(sig.args[0])(context, builder, args[0])
-        indices = cgutils.pack_array(builder, [args[1]])
-        place, _ = _element_address(context, builder, view, (sig.args[1],), indices)
-        number = ir.IntType(32)
-        signature = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
-        to_write, near, data = number(0), number(3), number(1)
-        builder.call(prefetch, [place, to_write, near, data])
-        return context.get_dummy_value()
-
-    return types.void(array, index), codegen
-
-
-@intrinsic
 def apart(typingctx, one, other):
     """Whether no byte lies between the first and the last element of both arrays."""
 
@@ -116,27 +95,6 @@ def _extent(context, builder, view) -> tuple[ir.Value, ir.Value]:
         first = builder.add(first, builder.select(forward, zero, reach))
         last = builder.add(last, builder.select(forward, reach, zero))
     return first, last
-
-
-@intrinsic
-def far(typingctx, array, here, there):
-    """Whether two elements of a 1-D array are so far apart, and the array is so large, that the
-    processor does not prefetch one after the other."""
-
-    def codegen(context, builder, sig, args):
-        view = context.make_array(sig.args[0])(context, builder, args[0])
-        here, there = (
-            context.cast(builder, arg, kind, types.intp)
-            for arg, kind in zip(args[1:], sig.args[1:])
-        )
-        distance = builder.mul(builder.sub(there, here), view.itemsize)
-        apart = builder.icmp_signed(">=", distance, distance.type(PAGE))
-        large = builder.icmp_signed(
-            ">=", builder.mul(view.nitems, view.itemsize), distance.type(LARGE)
-        )
-        return builder.and_(apart, large)
-
-    return types.boolean(array, here, there), codegen
 
 
 @intrinsic(prefer_literal=True)

@@ -28,6 +28,7 @@ from kernels.simt.plan.parts import (
 from kernels.simt.plan.regions import RegionPlanner, Versions
 from kernels.simt.plan.spans import known_spans
 from kernels.simt.plan.squares import square_version
+from kernels.simt.plan.strides import plan_strides, with_copies
 from kernels.simt.plan.thread_loops import row_version
 from kernels.simt.transforms.fission import (
     BlockFor,
@@ -105,7 +106,11 @@ def plan_block(
         thread_number=_thread_number(program),
         panel=_panel(program, items) if interleaver is None else None,
         interleaving=interleaver.plan() if interleaver else None,
+        strides=None,
     )
+    plan.strides = plan_strides(plan)
+    if plan.strides is not None:
+        plan.declarations = with_copies(plan.declarations, plan.strides)
     runs = plan.regions, plan.inputs, plan.collectives
     mark_unsigned(program, kinds, ranges, [*plan.items, *chain(*(part.values() for part in runs))])
     return plan

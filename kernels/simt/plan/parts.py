@@ -22,6 +22,7 @@ from kernels.simt.ir.program import Program
 from kernels.simt.ir.stubs import WARP_SIZE
 from kernels.simt.transforms.fission import (
     BlockFor,
+    BlockWhile,
     CollectivePoint,
     Item,
     MaskIf,
@@ -112,17 +113,6 @@ class GuardedLoop(Item):
     checks: list[str]
     guard_free: ThreadLoop
     otherwise: ThreadLoop
-
-
-@dataclass(eq=False)
-class FetchLoop(Item):
-    """Prefetches by threads `first` to `last` - 1 of a row, `apart` from one another, if `far`."""
-
-    far: ast.expr
-    first: str
-    last: str
-    apart: int  # as many as have a cache line
-    body: list[ast.stmt]
 
 
 @dataclass(eq=False)
@@ -285,6 +275,26 @@ class InterleavingPlan:
     apart: list[str]  # shared arrays of which each block has its own copy
 
 
+# -- grid-stride loops -------------------------------------------------------------------------
+
+
+@dataclass
+class StridePlan:
+    """The grid-stride loop of `region`: `together` neighbouring blocks all run an iteration before
+    the next one. `base` counts: it is where the first thread of a block is, and that of the next
+    block is `apart` further."""
+
+    region: Region
+    before: list[Item]  # what a block runs first, `region` after it
+    head: list[Item]  # of the row of threads, up to the loop
+    loop: BlockWhile
+    tail: list[Item]  # what is left of the iterations, and what follows them
+    base: str
+    apart: int
+    together: int
+    arrays: list[str]  # spill arrays of which each block has its own copy
+
+
 # -- the block ---------------------------------------------------------------------------------
 
 
@@ -311,3 +321,4 @@ class BlockPlan:
     thread_number: str  # of a thread among all that have spill arrays
     panel: int | None  # blocks in a row of a panel, where they are not interleaved; None: no panels
     interleaving: InterleavingPlan | None
+    strides: StridePlan | None

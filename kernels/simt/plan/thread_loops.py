@@ -12,12 +12,10 @@ from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import exposure, has_loads
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import PartIf, defined, expressions, names, statements
-from kernels.simt.plan.fetches import Fetches
 from kernels.simt.plan.layout import Layout
 from kernels.simt.plan.parts import (
     ClippedLoop,
     ClippedRow,
-    FetchLoop,
     GuardedLoop,
     Inputs,
     RowVersion,
@@ -89,7 +87,7 @@ class _ThreadLoops:
                 hint = Hint.UNROLL_4 if self._is_short(item) else None
                 return replace(item, body=self.items(item.body), hint=hint)
             case BlockWhile():
-                return replace(item, body=[*self._fetches(item), *self.items(item.body)])
+                return replace(item, body=self.items(item.body))
             case BlockIf():
                 return replace(item, body=self.items(item.body), orelse=self.items(item.orelse))
             case GuardIf():
@@ -99,16 +97,6 @@ class _ThreadLoops:
             case Region():
                 return self.region(item)
         raise AssertionError(f"no {type(item).__name__} in a row")
-
-    def _fetches(self, loop: BlockWhile) -> list[FetchLoop]:
-        if self.mask is not None or self.program.checked or self.plan.rows > 1:
-            return []
-        facts, lanes = self.plan.facts, self.plan.lanes
-
-        def reasoning(stmt: ast.stmt) -> Affine:
-            return self.planner.affine(facts, lanes, at=stmt)
-
-        return Fetches(self.program, self.planner.kinds, reasoning, self._span()).of(loop)
 
     def _is_short(self, loop: BlockFor) -> bool:
         """Whether this is the loop around rows that run together: short, so that counting costs.

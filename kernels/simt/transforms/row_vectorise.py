@@ -12,7 +12,14 @@ import ast
 from dataclasses import dataclass, field
 
 from kernels.simt.analysis.affine import Affine
-from kernels.simt.analysis.uniformity import Facts, _choose_scalars, dependent_on, has_loads
+from kernels.simt.analysis.ranges import constant
+from kernels.simt.analysis.uniformity import (
+    Facts,
+    _choose_scalars,
+    dependent_on,
+    has_effects,
+    has_loads,
+)
 from kernels.simt.frontend.structure import has_jumps
 from kernels.simt.ir.nodes import (
     BLOCK,
@@ -47,7 +54,8 @@ from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
 
 LANE_LIMIT = 64  # threads that go through a region together: their accumulators fit in registers
-STRIDE_LIMIT = 256  # ... through grid-stride loops, where long runs of memory count for more
+STRIDE_LIMIT = 1024  # ... through grid-stride loops: all, for long runs of memory count for more
+AT_ONCE = 4  # iterations of a grid-stride loop that only reads
 WHOLE_BLOCK = 0  # in the place of a number of lanes: all threads of the block
 
 
@@ -305,20 +313,48 @@ class RowPlanner:
             Loop(test, [assign(name, mine, stmt), *self._split(stmt.body, facts, lanes), step_on]),
             stmt,
         )
+        begun = [assign(base, first, stmt), *self._several_at_once(stmt, base, here, span, args)]
         if self.ranges.at_least(step, slope * (lanes - 1) + 1):  # at most one step is left
             mine = clone(mine)
             inside = ast.Compare(clone(mine), [ast.Lt()], [clone(stop)])  # a bound of the threads
             once = located(PartIf(inside, clone(stmt.body), []), stmt)
             some = ast.Compare(load(base), [ast.Lt()], [clone(stop)])
             rest = located(RowIf(some, [assign(name, mine, stmt), once], []), stmt)
-            return [assign(base, first, stmt), common, rest]
+            return [*begun, common, rest]
         rest = ast.For(
             store(name),
             ast.Call(load("range"), [clone(mine), clone(stop), clone(step)], []),
             clone(stmt.body),
             [],
         )
-        return [assign(base, first, stmt), common, located(rest, stmt)]
+        return [*begun, common, located(rest, stmt)]
+
+    def _several_at_once(
+        self, stmt: ast.For, base: str, here: ast.expr, span: ast.expr, args: list[ast.expr]
+    ) -> list[ast.stmt]:
+        """The loop that goes before the common one where iterations only read: each thread runs
+        AT_ONCE of them in a row. Its sums stay in registers meanwhile, and as many runs of memory
+        are under way; they are far apart, and no processor prefetches one after the other."""
+        _, stop, step = args
+        if constant(step) is not None or not self._only_reads(stmt.body):
+            return []
+
+        def later(iterations: int) -> ast.expr:
+            distance = binary(const(iterations), ast.Mult(), clone(step))
+            return binary(load(base), ast.Add(), distance) if iterations else load(base)
+
+        body: list[ast.stmt] = []
+        for iteration in range(AT_ONCE):
+            mine = binary(later(iteration), ast.Add(), clone(here))
+            body += [assign(counter(stmt), mine, stmt), *map(clone, stmt.body)]
+        body.append(assign(base, later(AT_ONCE), stmt))
+        last = binary(later(AT_ONCE - 1), ast.Add(), clone(span))
+        return [located(Loop(ast.Compare(last, [ast.Lt()], [clone(stop)]), body), stmt)]
+
+    def _only_reads(self, body: list[ast.stmt]) -> bool:
+        """Whether statements read memory, and change nothing but variables."""
+        plain = all(isinstance(s, ast.Assign) and not has_effects(self.program, s) for s in body)
+        return plain and any(has_loads(self.program, stmt.value) for stmt in body)
 
 
 class RowFission(Fission):
