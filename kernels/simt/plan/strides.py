@@ -34,7 +34,7 @@ def plan_strides(plan: BlockPlan) -> StridePlan | None:
     if program.checked or program.cooperative or plan.interleaving is not None or y * z > 1:
         return None
     position = next((k for k, i in enumerate(plan.items) if not isinstance(i, Scalars)), 0)
-    version = _only_version(plan, plan.items[position]) if plan.items else None
+    version = _whole_rows(plan, plan.items[position]) if plan.items else None
     if version is None:
         return None
     at = next((k for k, i in enumerate(version.items) if isinstance(i, BlockWhile)), None)
@@ -70,16 +70,14 @@ def with_copies(declarations: list[Declaration], strides: StridePlan) -> list[De
     ]
 
 
-def _only_version(plan: BlockPlan, item: Item) -> RowVersion | None:
-    """How a region runs, if that is always the same and by whole rows."""
+def _whole_rows(plan: BlockPlan, item: Item) -> RowVersion | None:
+    """How a region of all threads runs, if it runs by whole rows."""
     if not isinstance(item, Region) or item.mask is not None or item not in plan.regions:
         return None
-    found = plan.regions[item]
-    version = found.every_thread
-    if version is None or found.masked is not None or found.guard_free is not None:
+    version = plan.regions[item].every_thread  # also where a guard-free one is there
+    if version is None or version.lanes < plan.program.threads or version.ordered:
         return None
-    in_parts = version.lanes < plan.program.threads
-    return None if in_parts or version.ordered else version
+    return version
 
 
 def _counter(loop: BlockWhile) -> str | None:

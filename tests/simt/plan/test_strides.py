@@ -125,6 +125,65 @@ def test_elements_two_apart_and_values_of_several_types(n, grid, block):
         assert out[t] == np.float32(np.float32(low + high) + mine.size)
 
 
+@pytest.mark.parametrize("n", [100, 128, 5000])
+def test_what_follows_the_loop_is_guarded(n):
+    @cuda.jit
+    def guarded(x, out):
+        total = float32(0)
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            total += x[i]
+        if cuda.grid(1) < out.size:
+            out[cuda.grid(1)] = total
+
+    x, out = random(70_000), np.full(n, np.nan, np.float32)
+    guarded[40, 128](x, out)
+    np.testing.assert_array_equal(out, by_threads(x, 40 * 128)[:n])
+    assert TOGETHER in plan(guarded)
+
+
+@pytest.mark.parametrize("threads", [8, 64, 128])
+@pytest.mark.parametrize("rows", [0, 1, 7, 100])
+def test_blocks_that_take_row_after_row(rows, threads):
+    @cuda.jit
+    def row_by_row(x, out):
+        row = cuda.blockIdx.x
+        while row < x.shape[0]:
+            out[row, cuda.threadIdx.x] = x[row, cuda.threadIdx.x] * row
+            row += cuda.gridDim.x
+
+    @cuda.jit
+    def other_steps(x, out):
+        """What the blocks do is not the same up to some iteration."""
+        row = cuda.blockIdx.x
+        while row % 16 < 11:
+            out[row, cuda.threadIdx.x] = x[row, cuda.threadIdx.x] * row
+            row += cuda.gridDim.x
+
+    @cuda.jit
+    def up_to_a_limit(x, limits, out):
+        row = cuda.blockIdx.x
+        while row < limits[0]:
+            out[row, cuda.threadIdx.x] = x[row, cuda.threadIdx.x] * row
+            row += cuda.gridDim.x
+
+    x = random(rows * threads).reshape(rows, threads)
+    expected = (x * np.arange(rows)[:, None]).astype(np.float32)
+    reached = np.array([all(k % 16 < 11 for k in range(r % 6, r + 1, 6)) for r in range(rows)])
+    limits = np.array([rows])
+    cases = {
+        row_by_row: ((), np.ones(rows, bool)),
+        up_to_a_limit: ((limits,), np.ones(rows, bool)),
+    }
+    if rows == 100:  # by then all blocks have come to their ends
+        cases[other_steps] = (), reached
+    for kernel, (more, mask) in cases.items():
+        out = np.full(x.shape, -7, np.float32)
+        kernel[6, threads](x, *more, out)
+        np.testing.assert_array_equal(out, np.where(mask[:, None], expected, np.float32(-7)))
+        shared = kernel is row_by_row and threads <= 64  # larger blocks run such loops in parts
+        assert (TOGETHER in plan(kernel)) == shared, plan(kernel)
+
+
 def test_calls_without_effects_count_as_reading():
     @cuda.jit
     def largest(x, out):
