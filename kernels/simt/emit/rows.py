@@ -136,10 +136,13 @@ class RowPrinter:
     def write_ThreadLoop(self, item: ThreadLoop) -> None:
         """One loop over the threads of the row, or those in a part of it."""
         writer, version = self.writer, self.version
+        in_part = (item.first, item.last) == ("_x0", f"_x0 + {version.lanes}")
         values = f"range({item.last})" if item.first == "0" else f"range({item.first}, {item.last})"
         with writer.closing():
             hint = Hint.ORDERED_THREADS if version.ordered else Hint.THREADS
-            writer.open_loop("_tx", values, hint)
+            writer.open_loop("_tx", f"range({version.lanes})" if in_part else values, hint)
+            if in_part:
+                writer.line("_tx = _x0 + _tx")
             if version.rows > 1:
                 writer.open(f"for {ROW} in range({version.rows}):")
                 writer.line(f"_ty = _y0 + {ROW}")

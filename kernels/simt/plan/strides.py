@@ -121,7 +121,7 @@ def _runs_apart(plan: BlockPlan, ahead: list[Item], loop: BlockWhile) -> bool:
             return False
         if any(names(stmt) & arrays for stmt in statements(_body(item))):
             return False
-    return not has_loads(program, loop.test)
+    return True
 
 
 def _body(item: Scalars | ThreadLoop) -> list[ast.stmt]:

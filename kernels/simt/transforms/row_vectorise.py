@@ -41,6 +41,7 @@ from kernels.simt.ir.nodes import (
     store,
 )
 from kernels.simt.ir.program import Program
+from kernels.simt.transforms import register_tiles
 from kernels.simt.transforms.fission import (
     BlockFor,
     BlockWhile,
@@ -52,6 +53,7 @@ from kernels.simt.transforms.fission import (
 )
 from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
+from kernels.support import processor
 
 LANE_LIMIT = 64  # threads that go through a region together: their accumulators fit in registers
 STRIDE_LIMIT = 1024  # ... through grid-stride loops: all, for long runs of memory count for more
@@ -99,6 +101,7 @@ class RowPlanner:
         split = self.split_strides(body, lanes)
         if split == body:
             lanes = self.lanes(LANE_LIMIT)
+            split, lanes = self.in_registers(body, lanes)
         body = split
         facts = self.facts(body)
         interchanged = self.choose(body, facts, lanes)
@@ -128,6 +131,14 @@ class RowPlanner:
         if x <= limit:
             return x
         return next((n for n in (256, 128, 64, 32, 16, 8) if n <= limit and x % n == 0), 1)
+
+    def in_registers(self, body: list[ast.stmt], lanes: int) -> tuple[list[ast.stmt], int]:
+        """`body` and a number of threads whose accumulators fit in the registers."""
+        floats, x = processor.vector_registers().floats, self.program.block[0]
+        each = register_tiles.accumulated(body, self.program)
+        if each * lanes > register_tiles.usable() and lanes > floats and x % floats == 0:
+            lanes = floats
+        return register_tiles.distributed(body, self.program, lanes), lanes
 
     def facts(self, body: list[ast.stmt], varying: set[str] | None = None) -> Facts:
         facts = dependent_on(self.seed if varying is None else varying, self.program, body)

@@ -56,6 +56,10 @@ class UnrollJamPlanner(RowPlanner):
     def lanes(self, limit: int) -> int:
         return super().lanes(min(limit, self.most))
 
+    def in_registers(self, body: list[ast.stmt], lanes: int) -> tuple[list[ast.stmt], int]:
+        """As it is: `plan` looks for a number of threads itself."""
+        return body, lanes
+
     def stays_inside(self, stmt: ast.stmt) -> bool:
         """The outermost loop goes outside of the rows, however short it is."""
         return id(stmt) not in self.outermost and super().stays_inside(stmt)

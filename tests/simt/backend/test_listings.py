@@ -81,7 +81,8 @@ def listings(request, tmp_path_factory) -> tuple[Processor, dict[str, str]]:
 
 def launch() -> None:
     x = np.ones((256, 256), np.float32)
-    kernels.matmul(x, x, version="tiled")
+    for version in ("tiled", "register_1d", "register_2d"):
+        kernels.matmul(x, x, version=version)
     kernels.softmax(x)
     kernels.sum(x, 1)
     kernels.tanh(x)
@@ -124,15 +125,15 @@ def assembly(other: Processor, text: str) -> str:
     return machine.emit_assembly(module)
 
 
-def inner_loops(other: Processor, text: str) -> list[tuple[float, bool]]:
-    """Of each loop with many products: their share of its instructions, whether it stores."""
+def inner_loops(other: Processor, text: str, least: int = 12) -> list[tuple[float, bool]]:
+    """Of each loop with `least` products: their share of its instructions, whether it stores."""
     loop = re.compile(rf"^(\.LBB\w+):.*\n((?:\t.*\n)+?)\t{other.jump}\t\1\n", re.MULTILINE)
     bodies = [body for _, body in loop.findall(text)]
     counts = [(len(re.findall(other.multiply_add, body)), body) for body in bodies]
     return [
         (n / body.count("\n"), other.stack in body or bool(re.search(other.store, body)))
         for n, body in counts
-        if n >= 12
+        if n >= least
     ]
 
 
@@ -141,6 +142,15 @@ def test_products_sum_in_registers(listings, name):
     other, texts = listings
     loops = inner_loops(other, texts[name])
     assert loops and min(share for share, _ in loops) > 0.5
+    assert not any(stores for _, stores in loops)
+
+
+@pytest.mark.parametrize("name", ["matmul_register_1d", "matmul_register_2d"])
+def test_results_of_a_thread_stay_in_registers(listings, name):
+    """Where a processor has fewer, in parts, of eight vectors at least."""
+    other, texts = listings
+    loops = inner_loops(other, texts[name], 8)
+    assert loops and min(share for share, _ in loops) > 0.35
     assert not any(stores for _, stores in loops)
 
 
