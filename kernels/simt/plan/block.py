@@ -157,7 +157,7 @@ def _first_lanes(
 ) -> RegionPlan:
     """The version of a region for the first lanes of each row."""
     rows = versions.rows
-    if rows is None or rows.plan.interchanged or rows.plan.rows > 1:
+    if rows is None or rows.plan.interchanged or rows.plan.lanes < regions.program.block[0]:
         rows = versions.each_thread
     assert rows is not None
     return RegionPlan(row_version(regions, layout, rows, None, span=("0", str(lanes))), None)

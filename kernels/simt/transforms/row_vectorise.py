@@ -42,6 +42,7 @@ from kernels.simt.ir.nodes import (
 )
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms import register_tiles
+from kernels.simt.transforms.columns import by_columns
 from kernels.simt.transforms.fission import (
     BlockFor,
     BlockWhile,
@@ -95,12 +96,13 @@ class RowPlanner:
 
     def plan(self, body: list[ast.stmt]) -> RowPlan | None:
         """The plan for a region's statements, or None if nothing is to be taken out."""
-        lanes = self.lanes(STRIDE_LIMIT)
+        body, limit = self.by_columns(body)
+        lanes = self.lanes(min(STRIDE_LIMIT, limit))
         if lanes < 8 or not any(isinstance(s, ast.For | ast.While) for s in statements(body)):
             return None
         split = self.split_strides(body, lanes)
         if split == body:
-            lanes = self.lanes(LANE_LIMIT)
+            lanes = self.lanes(min(LANE_LIMIT, limit))
             split, lanes = self.in_registers(body, lanes)
         body = split
         facts = self.facts(body)
@@ -112,9 +114,9 @@ class RowPlanner:
 
     def simple(self, body: list[ast.stmt]) -> RowPlan:
         """No loop taken out; what is common to a whole row is computed once."""
+        body, lanes = self.by_columns(body)
         facts = self.facts(body)
         _choose_scalars(facts)
-        lanes = self.program.block[0]
         items = RowFission(self.program, facts, self, lanes).split(body, Context())
         return RowPlan(items, facts, lanes, body)
 
@@ -131,6 +133,13 @@ class RowPlanner:
         if x <= limit:
             return x
         return next((n for n in (256, 128, 64, 32, 16, 8) if n <= limit and x % n == 0), 1)
+
+    def by_columns(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], int]:
+        """`body` and the number of threads that go through it together: those of a row, where it
+        makes rows of a line of threads."""
+        x, y, z = self.program.block
+        found = by_columns(body, x) if y == z == 1 and not self.program.cooperative else None
+        return (body, x) if found is None else found
 
     def in_registers(self, body: list[ast.stmt], lanes: int) -> tuple[list[ast.stmt], int]:
         """`body` and a number of threads whose accumulators fit in the registers."""

@@ -1,0 +1,147 @@
+"""Kernels that make rows and columns of a line of threads: `t // 32` and `t % 32`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import float32
+
+from kernels.simt import cuda
+from tests.simt.plans import plan
+
+
+def together(kernel) -> set[str]:
+    """How many threads go together, by regions."""
+    return {line.split()[1] for line in plan(kernel).splitlines() if "threads in a row" in line}
+
+
+@pytest.mark.parametrize("block", [8, 32, 40, 64, 96, 256])
+@pytest.mark.parametrize("debug", [False, True])
+def test_numbers_of_rows_and_columns(block, debug):
+    @cuda.jit(debug=debug)
+    def numbers(out):
+        t, i = cuda.threadIdx.x, cuda.blockIdx.x * 64 + cuda.threadIdx.x
+        row = i // 16
+        out[0, i] = t % 16
+        out[1, i] = t // 16
+        out[2, i] = t & 63
+        out[3, i] = i >> 4
+        out[4, i] = (i + 32) % 32
+        out[5, i] = (32 * cuda.blockIdx.x + t) // 32
+        out[6, i] = row * 100 + i % 64
+        out[7, i] = (t + 5) % 16
+        out[8, i] = (t - 16) // 16
+        out[9, i] = t % 24
+        out[10, i] = (2 * t) % 16
+        out[11, i] = (i + 64) // 128 + (48 + t) % 64
+
+    out = np.full((12, 2 * 64 + block), -1)
+    numbers[3, block](out)
+    for b in range(3):
+        t = np.arange(block)
+        i = 64 * b + t
+        expected = [
+            t % 16,
+            t // 16,
+            t & 63,
+            i >> 4,
+            (i + 32) % 32,
+            (32 * b + t) // 32,
+            i // 16 * 100 + i % 64,
+            (t + 5) % 16,
+            (t - 16) // 16,
+            t % 24,
+            (2 * t) % 16,
+            (i + 64) // 128 + (48 + t) % 64,
+        ]
+        own = slice(64 * b, 64 * b + min(block, 64 if b < 2 else block))
+        np.testing.assert_array_equal(out[:, own], np.array(expected)[:, : own.stop - own.start])
+    if not debug:
+        assert together(numbers) == ({"16"} if block % 16 == 0 else {str(block)})
+
+
+@pytest.mark.parametrize("block", [32, 64, 256])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 31), (16, 64), (33, 1000)])
+def test_a_warp_for_each_row(block, shape):
+    @cuda.jit
+    def by_warp(x, out):
+        row = cuda.grid(1) // 32
+        total = float32(0)
+        if row < x.shape[0]:
+            for j in range(cuda.laneid, x.shape[1], 32):
+                total += x[row, j]
+        for d in (16, 8, 4, 2, 1):
+            total += cuda.shfl_down_sync(0xFFFFFFFF, total, d)
+        if cuda.laneid == 0 and row < x.shape[0]:
+            out[row] = total
+
+    @cuda.jit
+    def softmax(x, out):
+        warp, lane = cuda.threadIdx.x >> 5, cuda.threadIdx.x & 31
+        row = cuda.blockIdx.x * (cuda.blockDim.x // 32) + warp
+        if row >= x.shape[0]:
+            return
+        most = float32(-1e30)
+        for j in range(lane, x.shape[1], 32):
+            most = max(most, x[row, j])
+        for d in (16, 8, 4, 2, 1):
+            most = max(most, cuda.shfl_xor_sync(0xFFFFFFFF, most, d))
+        for j in range(lane, x.shape[1], 32):
+            out[row, j] = x[row, j] - most
+
+    x = np.round(np.random.default_rng(shape[0]).standard_normal(shape).astype(np.float32) * 64)
+    out, shifted = np.full(shape[0], np.nan, np.float32), np.full(shape, np.nan, np.float32)
+    grid = -(-shape[0] * 32 // block)
+    by_warp[grid, block](x, out)
+    softmax[grid, block](x, shifted)
+    np.testing.assert_array_equal(out, x.sum(1))
+    np.testing.assert_array_equal(shifted, x - x.max(1, keepdims=True))
+    assert "32" in together(by_warp) & together(softmax)
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_a_tile_of_a_line_of_threads(width):
+    @cuda.jit
+    def product(a, b, c):
+        sa = cuda.shared.array((width, width), float32)
+        sb = cuda.shared.array((width, width), float32)
+        column, row = cuda.threadIdx.x % width, cuda.threadIdx.x // width
+        x, y = cuda.blockIdx.x * width + column, cuda.blockIdx.y * width + row
+        total = float32(0)
+        for p in range(0, a.shape[1], width):
+            sa[row, column] = sb[row, column] = 0
+            if y < a.shape[0] and p + column < a.shape[1]:
+                sa[row, column] = a[y, p + column]
+            if p + row < b.shape[0] and x < b.shape[1]:
+                sb[row, column] = b[p + row, x]
+            cuda.syncthreads()
+            for q in range(width):
+                total += sa[row, q] * sb[q, column]
+            cuda.syncthreads()
+        if y < c.shape[0] and x < c.shape[1]:
+            c[y, x] = total
+
+    rng = np.random.default_rng(width)
+    for m, k, n in ((1, 1, 1), (width, width, width), (33, 17, 40), (50, 65, 31)):
+        a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        c = np.full((m, n), np.nan, np.float32)
+        product[(-(-n // width), -(-m // width)), width * width](a, b, c)
+        np.testing.assert_array_equal(c, a @ b)
+    assert together(product) == {str(width), str(width * width)}  # the latter where sums begin
+
+
+def test_numbers_that_change_and_short_rows_are_left_alone():
+    @cuda.jit
+    def changes(out):
+        lane = cuda.threadIdx.x
+        if cuda.blockIdx.x > 0:
+            lane = cuda.threadIdx.x + 3
+        out[0, cuda.grid(1)] = lane % 32
+        out[1, cuda.grid(1)] = cuda.threadIdx.x % 4
+
+    out = np.zeros((2, 128), np.int64)
+    changes[2, 64](out)
+    t = np.arange(64)
+    np.testing.assert_array_equal(out[0], np.concatenate([t % 32, (t + 3) % 32]))
+    np.testing.assert_array_equal(out[1], np.tile(t % 4, 2))
+    assert together(changes) == {"64"}
