@@ -20,7 +20,7 @@ class Ranges:
 
     def __init__(self, program: Program, facts, kinds: dict[str, types.Type], signs: set[str]):
         self.program, self.facts, self.kinds = program, facts, kinds
-        self.known = set(THREAD) | set(BLOCK) | set(GRID) | signs
+        self.known = {*THREAD, *BLOCK, *GRID, "_x0"} | signs
         self.assumed: list[set[str]] = []  # implied by the conditions around an expression
         self._solve()
 
@@ -213,8 +213,8 @@ class Ranges:
                 return self.nonnegative(a) and self.nonnegative(b)
             case ast.Sub():
                 less = constant(b)
-                if less is None:
-                    return False
+                if less is None:  # a thread's place among those that go together
+                    return (ast.unparse(a), ast.unparse(b)) == ("_tx", "_x0")
                 return self.nonnegative(a) if less <= 0 else self.at_least(a, less)
             case ast.LShift():
                 return self.nonnegative(a)

@@ -127,6 +127,7 @@ def test_a_tile_of_a_line_of_threads(width):
         c = np.full((m, n), np.nan, np.float32)
         product[(-(-n // width), -(-m // width)), width * width](a, b, c)
         np.testing.assert_array_equal(c, a @ b)
+    assert "a[_u(y), _u(p + column)]" in product.inspect_cpu()  # no index counts from the end
     assert together(product) == {str(width), str(width * width)}  # the latter where sums begin
 
 
