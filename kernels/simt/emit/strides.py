@@ -18,7 +18,9 @@ class StridePrinter(BlockPrinter):
     def __init__(self, plan: BlockPlan, strides: StridePlan) -> None:
         super().__init__(plan)
         self.strides = strides
-        self.rows = RowPrinter(self, plan.regions[strides.region].every_thread)
+        version = plan.regions[strides.region].every_thread
+        assert version is not None  # of which `strides` has the parts
+        self.rows = RowPrinter(self, version)
 
     def write_blocks(self) -> None:
         line, strides = self.writer.line, self.strides

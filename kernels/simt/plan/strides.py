@@ -12,18 +12,35 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import NamedTuple
 
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import has_effects, has_loads
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import BLOCK, const, defined, names, statements
+from kernels.simt.ir.program import Program
 from kernels.simt.plan.layout import Declaration, spill_arrays
-from kernels.simt.plan.parts import BlockPlan, RowVersion, StridePlan, ThreadLoop
+from kernels.simt.plan.parts import (
+    BlockPlan,
+    DynamicShared,
+    RowVersion,
+    StridePlan,
+    ThreadLoop,
+)
 from kernels.simt.transforms.fission import BlockWhile, Item, Region, Scalars
 
 MOST = 64  # blocks that go together
 STATE = 1 << 14  # bytes that their threads carry from iteration to iteration: half of a cache
+
+
+class _Loop(NamedTuple):
+    """`while base + ... < stop` around loops over threads; `step` is added to `base` at the end."""
+
+    item: BlockWhile
+    base: str
+    step: ast.expr
+    threads: list[ThreadLoop]
 
 
 def plan_strides(plan: BlockPlan) -> StridePlan | None:
@@ -33,44 +50,46 @@ def plan_strides(plan: BlockPlan) -> StridePlan | None:
     _, y, z = program.block
     if program.checked or program.cooperative or plan.interleaving is not None or y * z > 1:
         return None
-    position = next((k for k, i in enumerate(plan.items) if not isinstance(i, Scalars)), 0)
-    version = _whole_rows(plan, plan.items[position]) if plan.items else None
-    if version is None:
+    position = next((k for k, i in enumerate(plan.items) if not isinstance(i, Scalars)), None)
+    region = None if position is None else plan.items[position]
+    version = _whole_rows(plan, region)
+    if not isinstance(region, Region) or version is None:
         return None
-    at = next((k for k, i in enumerate(version.items) if isinstance(i, BlockWhile)), None)
-    if at is None:
+    loops = (k for k, i in enumerate(version.items) if isinstance(i, BlockWhile))
+    at = next(loops, len(version.items))
+    before, head, rest = plan.items[:position], version.items[:at], version.items[at + 1 :]
+    loop = None if at == len(version.items) else _counted(version.items[at])
+    if loop is None:
         return None
-    before, head, loop = plan.items[:position], version.items[:at], version.items[at]
-    base = _counter(loop)
-    if base is None or not _runs_apart(plan, [*before, *head], loop):
+    first = [item for item in head if isinstance(item, ThreadLoop)]
+    scalars = _assignments(plan.program, [*before, *head])
+    if scalars is None or _needs_arrays(plan, [*first, *loop.threads], scalars):
         return None
-    apart = _apart(plan, [*before, *head], loop, base)
-    if apart is None:
-        return None
-    arrays = _carried(plan, [*head, loop])
+    apart = _apart(plan, scalars, loop)
+    arrays = _carried(plan, [*first, *loop.threads])
     dtypes = {array.name: array.dtype for array in plan.declarations}
     carried = sum(itemsize(dtypes[name]) for name in arrays) * program.threads
     together = min(MOST, STATE // carried) if carried else MOST
-    if together < 2:
+    if apart is None or together < 2:
         return None
-    rest = version.items[at + 1 :]
-    is_last = not (rest and isinstance(rest[0], BlockWhile) and _counter(rest[0]) == base)
-    given = before, head, loop, [loop] * is_last + rest, base, apart, together, arrays
-    return StridePlan(plan.items[position], *given)
+    again = _counted(rest[0]) if rest else None  # the same loop, by one iteration at a time
+    tail = rest if again is not None and again.base == loop.base else [loop.item, *rest]
+    given = before, head, loop.item, tail, loop.base, apart, together, arrays
+    return StridePlan(region, *given)
 
 
 def with_copies(declarations: list[Declaration], strides: StridePlan) -> list[Declaration]:
     """The declarations of a block's arrays, with those that each of the blocks has for itself."""
-    copied = set(strides.arrays)
-    return [
-        replace(array, name=f"_all_{array.name}", shape=(strides.together, *array.shape))
-        if array.name in copied
-        else array
-        for array in declarations
-    ]
+    found: list[Declaration] = []
+    for array in declarations:
+        if array.name in strides.arrays and not isinstance(array, DynamicShared):
+            shape = strides.together, *array.shape
+            array = replace(array, name=f"_all_{array.name}", shape=shape)
+        found.append(array)
+    return found
 
 
-def _whole_rows(plan: BlockPlan, item: Item) -> RowVersion | None:
+def _whole_rows(plan: BlockPlan, item: Item | None) -> RowVersion | None:
     """How a region of all threads runs, if it runs by whole rows."""
     if not isinstance(item, Region) or item.mask is not None or item not in plan.regions:
         return None
@@ -80,20 +99,21 @@ def _whole_rows(plan: BlockPlan, item: Item) -> RowVersion | None:
     return version
 
 
-def _counter(loop: BlockWhile) -> str | None:
-    """The variable that counts in `while base + ... < stop`, if the loop is nothing but loops over
-    threads and the step, which no constant gives."""
-    *loops, last = loop.body or [None]
-    if not isinstance(last, Scalars) or len(last.body) > 1 or loop.pre:
+def _counted(item: Item) -> _Loop | None:
+    """The parts of a loop that is nothing but loops over threads and the step, which no constant
+    gives."""
+    if not isinstance(item, BlockWhile) or item.pre or not item.body:
         return None
-    if not all(isinstance(item, ThreadLoop) and item.mask is None for item in loops):
+    *loops, last = item.body
+    threads = [loop for loop in loops if isinstance(loop, ThreadLoop) and loop.mask is None]
+    if not isinstance(last, Scalars) or len(last.body) > 1 or len(threads) < len(loops):
         return None
-    match last.body[0], loop.test:
+    match last.body[0], item.test:
         case (
             ast.Assign(value=ast.BinOp(left=ast.Name(id=base), op=ast.Add(), right=step)) as stmt,
             ast.Compare(left=left, ops=[ast.Lt()], comparators=[stop]),
         ) if defined(stmt) == base and constant(step) is None and base not in names(stop):
-            return base if _is_sum_with(left, base) else None
+            return _Loop(item, base, step, threads) if _is_sum_with(left, base) else None
     return None
 
 
@@ -106,58 +126,61 @@ def _is_sum_with(expr: ast.expr, name: str) -> bool:
     return isinstance(expr, ast.Name) and expr.id == name
 
 
-def _runs_apart(plan: BlockPlan, ahead: list[Item], loop: BlockWhile) -> bool:
-    """Whether what runs `ahead` of the loop, and the loop, need no array of the block, and scalars
-    can be computed again."""
-    program, arrays = plan.program, set(plan.program.arrays)
-    for item in [*ahead, *loop.body]:
-        if isinstance(item, Scalars):
-            plain = all(isinstance(s, ast.Assign) and defined(s) for s in item.body)
-            if not plain or any(has_effects(program, s) for s in item.body):
-                return False
-            if any(has_loads(program, s.value) for s in item.body):
-                return False
-        elif not isinstance(item, ThreadLoop) or item.views:
-            return False
-        if any(names(stmt) & arrays for stmt in statements(_body(item))):
-            return False
-    return True
+def _assignments(program: Program, items: list[Item]) -> list[tuple[str, ast.expr]] | None:
+    """The variables that scalar statements set, and their values; None where these cannot be
+    computed again, or `items` are more than such statements and loops over threads."""
+    found: list[tuple[str, ast.expr]] = []
+    for item in items:
+        for stmt in item.body if isinstance(item, Scalars) else ():
+            name = defined(stmt)
+            if not isinstance(stmt, ast.Assign) or name is None or has_effects(program, stmt):
+                return None
+            found.append((name, stmt.value))
+        if not isinstance(item, Scalars | ThreadLoop):
+            return None
+    return found
 
 
-def _body(item: Scalars | ThreadLoop) -> list[ast.stmt]:
-    return item.body if isinstance(item, Scalars) else [*item.inputs.rematerialised, *item.body]
+def _needs_arrays(
+    plan: BlockPlan, loops: list[ThreadLoop], scalars: list[tuple[str, ast.expr]]
+) -> bool:
+    """Whether these need arrays of the block, or scalars memory that may change."""
+    arrays = set(plan.program.arrays)
+    if any(loop.views or _used(loop) & arrays for loop in loops):
+        return True
+    return any(names(value) & arrays or has_loads(plan.program, value) for _, value in scalars)
 
 
-def _apart(plan: BlockPlan, ahead: list[Item], loop: BlockWhile, base: str) -> int | None:
+def _used(loop: ThreadLoop) -> set[str]:
+    stmts = statements([*loop.inputs.rematerialised, *loop.body])
+    return set().union(*(names(stmt) for stmt in stmts))
+
+
+def _apart(plan: BlockPlan, scalars: list[tuple[str, ast.expr]], loop: _Loop) -> int | None:
     """How far neighbouring blocks along x are apart, if they differ in nothing else."""
-    scalars = [stmt for item in ahead if isinstance(item, Scalars) for stmt in item.body]
     of_block: set[str] = set(BLOCK)
-    while new := {defined(s) for s in scalars if names(s.value) & of_block} - of_block:
+    while new := {name for name, value in scalars if names(value) & of_block} - of_block:
         of_block |= new
-    loops = [stmt for item in loop.body[:-1] for stmt in _body(item)]
-    used = set().union(*(names(stmt) for stmt in statements(loops)))
-    control = names(loop.test) | names(loop.body[-1].body[0].value)
-    if (used & (of_block - set(BLOCK)) | control & of_block) - {base}:
+    used = set().union(*map(_used, loop.threads)) - set(BLOCK)
+    control = names(loop.item.test) | names(loop.step)
+    if (used | control) & of_block - {loop.base}:
         return None
     values: dict[str, list[ast.expr]] = {}
-    for stmt in scalars:
-        values.setdefault(defined(stmt), []).append(stmt.value)
+    for name, value in scalars:
+        values.setdefault(name, []).append(value)
     once = {name: found[0] for name, found in values.items() if len(found) == 1}
-    if base not in once:
+    if loop.base not in once:
         return None
     across = {"_bx": (const(0), const(1))}
     affine = Affine(across, once, plan.kinds, lambda name: name not in of_block or name in BLOCK)
-    apart = affine.slope(once[base], "_bx")
+    apart = affine.slope(once[loop.base], "_bx")
     return apart if apart is not None and apart > 0 else None
 
 
-def _carried(plan: BlockPlan, items: list[Item]) -> list[str]:
+def _carried(plan: BlockPlan, loops: list[ThreadLoop]) -> list[str]:
     """The spill arrays that loops over threads store to or load from."""
-    loops = [i for i in items if isinstance(i, ThreadLoop)]
-    loops += [i for item in items if isinstance(item, BlockWhile) for i in item.body[:-1]]
-    found = set().union(*({*loop.stored, *loop.inputs.loaded} for loop in loops))
     arrays: list[str] = []
-    for name in sorted(found):
+    for name in sorted(set().union(*({*loop.stored, *loop.inputs.loaded} for loop in loops))):
         if name in plan.spilled:
             arrays += [array for array, _ in spill_arrays(name, plan.kinds[name])]
         else:

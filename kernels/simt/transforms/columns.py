@@ -11,27 +11,38 @@ from __future__ import annotations
 import ast
 
 from kernels.simt.analysis.ranges import constant
+from kernels.simt.analysis.uniformity import exposure
 from kernels.simt.ir.nodes import binary, clone, const, defined, expressions, load, statements
 
-LEAST = 8  # threads in a row
+LEAST, MOST = 8, 64  # threads that go together
 
 
 def by_columns(body: list[ast.stmt], threads: int) -> tuple[list[ast.stmt], int] | None:
-    """`body` for parts of a line of `threads`, and how long they are: as the shortest rows. None
-    where the kernel makes no rows of at least LEAST threads."""
-    values: dict[str, list[ast.expr]] = {}
-    for stmt in statements(body):
-        if isinstance(stmt, ast.Assign) and (name := defined(stmt)) is not None:
-            values.setdefault(name, []).append(stmt.value)
-    once = {name: found[0] for name, found in values.items() if len(found) == 1}
+    """`body` for parts of a line of `threads`, and their length: that of the shortest rows of at
+    least LEAST threads, or MOST. None where the kernel makes no such rows."""
+    once = _assigned_once(body)
     nodes = [n for s in statements(body) for expr in expressions(s) for n in ast.walk(expr)]
+    # powers of two, of which each divides the longer ones
     widths = [width for node in nodes if (width := _width(node, once)) is not None]
-    width = min(widths, default=0)
-    if width < LEAST or threads % width:
+    width = min([width for width in widths if width >= LEAST], default=0)
+    width = min(width, MOST)
+    if width == 0 or threads % width:
         return None
     first = load("_x0") if width < threads else const(0)
     rewrite = _Rewrite(width, first, once)
     return [rewrite.statement(stmt) for stmt in body], width
+
+
+def _assigned_once(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    """The values of variables that have no other one in `body`."""
+    values: dict[str, list[ast.expr]] = {}
+    for stmt in statements(body):
+        if isinstance(stmt, ast.Assign) and (name := defined(stmt)) is not None:
+            values.setdefault(name, []).append(stmt.value)
+    exposed, _, _ = exposure(body, set(values))
+    return {
+        name: found[0] for name, found in values.items() if len(found) == 1 and name not in exposed
+    }
 
 
 def _width(node: ast.AST, once: dict[str, ast.expr]) -> int | None:
@@ -86,7 +97,7 @@ class _Rewrite(ast.NodeTransformer):
     def statement(self, stmt: ast.stmt) -> ast.stmt:
         return self.visit(clone(stmt))
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         width = _width(node, self.once)
         if width is None or width % self.width:
             return self.generic_visit(node)

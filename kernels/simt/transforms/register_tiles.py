@@ -12,11 +12,21 @@ from __future__ import annotations
 import ast
 import math
 
-from kernels.simt.analysis.loops import constant_ends, trip_count
+from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import exposure, has_effects
 from kernels.simt.frontend.structure import has_jumps
 from kernels.simt.ir.memory import itemsize
-from kernels.simt.ir.nodes import HintedFor, clone, const, counter, defined, names, statements
+from kernels.simt.ir.nodes import (
+    HintedFor,
+    clone,
+    const,
+    counter,
+    defined,
+    load,
+    names,
+    range_arguments,
+    statements,
+)
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.support import processor
@@ -38,32 +48,46 @@ def distributed(body: list[ast.stmt], program: Program, lanes: int) -> list[ast.
     found = {id(loop): arrays for loop, arrays in _loops(body, program)}
     out: list[ast.stmt] = []
     for stmt in body:
-        if id(stmt) in found:
+        if isinstance(stmt, ast.For) and id(stmt) in found:
             out += _parts(stmt, _bytes(found[id(stmt)], program) * lanes)
         else:
             out.append(stmt)
     return out
 
 
-def _parts(loop: ast.For, size: int) -> list[ast.stmt]:
+def _parts(loop: ast.For, size: int) -> list[ast.For]:
     """The loop once for each part of its accumulators, of `size` bytes together."""
     *before, inner = loop.body
-    ends, trips = constant_ends(inner), trip_count(inner)
-    assert ends is not None and trips is not None
-    most = max(usable() * trips // size, 1)
-    count = -(-trips // most)
+    assert isinstance(inner, ast.For)
+    numbers = _constant_range(inner)
+    most = max(usable() * len(numbers) // size, 1)
+    count = -(-len(numbers) // most)
     if count == 1:
         return [loop]
-    first, each = ends[0].value, -(-trips // count)
-    parts: list[ast.stmt] = []
-    for begin in range(first, first + trips, each):
-        part, again = shallow_copy(inner), shallow_copy(loop)
-        bounds = [const(begin), const(min(begin + each, first + trips))]
-        part.iter = ast.Call(inner.iter.func, bounds, [])
-        part.body = [clone(stmt) for stmt in inner.body]
-        again.body = [*map(clone, before), part]
+    each = -(-len(numbers) // count)
+    parts: list[ast.For] = []
+    for begin in range(0, len(numbers), each):
+        bounds = numbers[begin : begin + each]
+        again = shallow_copy(loop)
+        again.body = [*map(clone, before), _over(inner, bounds)]
         parts.append(again)
     return parts
+
+
+def _over(loop: ast.For, numbers: range) -> ast.For:
+    """The loop over other numbers, which follow one another."""
+    part = shallow_copy(loop)
+    bounds: list[ast.expr] = [const(numbers.start), const(numbers.stop)]
+    part.iter = ast.Call(load("range"), bounds, [])
+    part.body = [clone(stmt) for stmt in loop.body]
+    return part
+
+
+def _constant_range(loop: ast.For) -> range:
+    """What a loop counts; nothing where that is not constant."""
+    found = [constant(arg) for arg in range_arguments(loop)]
+    values = [value for value in found if value is not None]
+    return range(0) if len(values) < len(found) or 0 in values[2:] else range(*values)
 
 
 def _bytes(arrays: set[str], program: Program) -> int:
@@ -82,7 +106,9 @@ def _accumulators(loop: ast.For, program: Program) -> set[str]:
     if isinstance(loop, HintedFor) or not loop.body or has_jumps(loop):
         return set()
     *before, inner = loop.body
-    if not isinstance(inner, HintedFor) or not trip_count(inner) or _step(inner) != 1:
+    if not isinstance(inner, HintedFor):
+        return set()
+    if not _constant_range(inner) or _constant_range(inner).step != 1:
         return set()
     if not all(isinstance(s, ast.Assign) and not has_effects(program, s) for s in before):
         return set()
@@ -93,17 +119,18 @@ def _accumulators(loop: ast.For, program: Program) -> set[str]:
     exposed, written, _ = exposure(loop.body, variables)
     if exposed & written:
         return set()  # a sum in a variable, say, would be added to again
-    stores = [s for s in inside if isinstance(s, ast.Assign) and defined(s) is None]
-    arrays = {getattr(getattr(s.targets[0], "value", None), "id", None) for s in stores}
+    own = [s for s in inside if isinstance(s, ast.Assign)]
+    arrays = {_array_of(s.targets[0]) for s in own if defined(s) is None}
     local = {array.name for array in program.arrays.values() if array.space == "local"}
-    if not arrays <= local or any(names(s) & arrays for s in before):
+    found = local & arrays
+    if arrays - local or any(names(s) & found for s in before):
         return set()
-    own = [s for s in inside if not isinstance(s, ast.For)]
-    elements = [n for s in own for n in ast.walk(s) if _array_of(n) in arrays]
-    uses = [n for s in own for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in arrays]
+    nodes = [n for s in own for n in ast.walk(s)]
+    elements = [n for n in nodes if isinstance(n, ast.Subscript) and _array_of(n) in found]
+    uses = [n for n in nodes if isinstance(n, ast.Name) and n.id in found]
     places = {(_array_of(n), _places(n, counter(inner))) for n in elements}
-    apart = all(len(places_of) == 1 for _, places_of in places) and len(places) == len(arrays)
-    return arrays if apart and len(uses) == len(elements) else set()
+    apart = all(len(place) == 1 for _, place in places) and len(places) == len(found)
+    return found if apart and len(uses) == len(elements) else set()
 
 
 def _array_of(node: ast.AST) -> str | None:
@@ -118,10 +145,3 @@ def _places(element: ast.Subscript, name: str) -> tuple[int, ...]:
     parts = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
     found = [k for k, part in enumerate(parts) if name in names(part)]
     return tuple(found) if all(isinstance(parts[k], ast.Name) for k in found) else ()
-
-
-def _step(loop: ast.For) -> int | None:
-    args = loop.iter.args
-    if len(args) < 3:
-        return 1
-    return args[2].value if isinstance(args[2], ast.Constant) else None

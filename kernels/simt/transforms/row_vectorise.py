@@ -373,8 +373,10 @@ class RowPlanner:
 
     def _only_reads(self, body: list[ast.stmt]) -> bool:
         """Whether statements read memory, and change nothing but variables."""
-        plain = all(isinstance(s, ast.Assign) and not has_effects(self.program, s) for s in body)
-        return plain and any(has_loads(self.program, stmt.value) for stmt in body)
+        values = [stmt.value for stmt in body if isinstance(stmt, ast.Assign)]
+        if len(values) < len(body) or any(has_effects(self.program, stmt) for stmt in body):
+            return False
+        return any(has_loads(self.program, value) for value in values)
 
 
 class RowFission(Fission):

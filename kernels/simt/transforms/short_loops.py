@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeVar
 
 from kernels.simt.analysis.loops import trip_count
 from kernels.simt.frontend.structure import has_jumps
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import HintedFor, bodies, statements
 
+_Stmt = TypeVar("_Stmt", bound=ast.stmt)
 UNROLL_LIMIT = 64  # statements that a loop of constant length may unroll to inside of a row
 
 
@@ -26,7 +28,8 @@ def _hinted(stmt: ast.stmt, within: bool) -> ast.stmt:
         inner = [_hinted(s, within or _is_short(s)) for s in getattr(stmt, field)]
         setattr(new, field, inner)
     if within and isinstance(stmt, ast.For):
-        new.__class__, new.hint = HintedFor, Hint.UNROLL
+        new.__class__ = HintedFor
+        new.__dict__["hint"] = Hint.UNROLL
     return new
 
 
@@ -49,7 +52,7 @@ def unrolled_length(stmt: ast.stmt) -> int:
     return 1
 
 
-def shallow_copy(stmt: ast.stmt) -> ast.stmt:
+def shallow_copy(stmt: _Stmt) -> _Stmt:
     """Another statement with the same parts."""
     new = stmt.__class__.__new__(stmt.__class__)
     new.__dict__.update(stmt.__dict__)

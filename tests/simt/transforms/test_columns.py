@@ -60,6 +60,37 @@ def test_numbers_of_rows_and_columns(block, debug):
         assert together(numbers) == ({"16"} if block % 16 == 0 else {str(block)})
 
 
+@pytest.mark.parametrize("block", [64, 96, 512, 1024])
+def test_long_rows_and_rows_that_begin_anywhere(block):
+    @cuda.jit
+    def long(out):
+        t, i = cuda.threadIdx.x, cuda.grid(1)
+        out[0, i] = t % 512
+        out[1, i] = t // 256
+        out[2, i] = (t + 64) & 127
+
+    @cuda.jit
+    def anywhere(out):
+        t = cuda.threadIdx.x
+        i = cuda.blockIdx.x * 24 + t
+        out[0, cuda.grid(1)] = i % 16
+        out[1, cuda.grid(1)] = i // 16
+        out[2, cuda.grid(1)] = t % 24 + (t & 23)
+
+    b, t = np.divmod(np.arange(3 * block), block)
+    i = b * 24 + t
+    expected = {
+        long: [t % 512, t // 256, (t + 64) & 127],
+        anywhere: [i % 16, i // 16, t % 24 + (t & 23)],
+    }
+    for kernel, values in expected.items():
+        out = np.full((3, 3 * block), -1)
+        kernel[3, block](out)
+        np.testing.assert_array_equal(out, values)
+    assert together(long) == {"64" if block % 64 == 0 else str(block)}
+    assert together(anywhere) == {str(block)}
+
+
 @pytest.mark.parametrize("block", [32, 64, 256])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 31), (16, 64), (33, 1000)])
 def test_a_warp_for_each_row(block, shape):
@@ -99,6 +130,23 @@ def test_a_warp_for_each_row(block, shape):
     assert "32" in together(by_warp) & together(softmax)
 
 
+@pytest.mark.parametrize("block", [32, 64])
+def test_sums_of_a_warp_by_its_first_lanes(block):
+    @cuda.jit
+    def sums(x, nothing, out):
+        total = x[cuda.grid(1)]
+        for d in (16, 8, 4, 2, 1):
+            received = cuda.shfl_down_sync(0xFFFFFFFF, total, d)
+            total += received + nothing * (cuda.threadIdx.x % 8)
+        if cuda.threadIdx.x % 32 == 0:
+            out[cuda.grid(1) // 32] = total
+
+    x = np.arange(4 * block, dtype=np.float32)
+    out = np.zeros(x.size // 32, np.float32)
+    sums[4, block](x, np.float32(0), out)
+    np.testing.assert_array_equal(out, x.reshape(-1, 32).sum(1))
+
+
 @pytest.mark.parametrize("width", [8, 16])
 def test_a_tile_of_a_line_of_threads(width):
     @cuda.jit
@@ -135,14 +183,31 @@ def test_numbers_that_change_and_short_rows_are_left_alone():
     @cuda.jit
     def changes(out):
         lane = cuda.threadIdx.x
-        if cuda.blockIdx.x > 0:
-            lane = cuda.threadIdx.x + 3
+        for _ in range(cuda.blockIdx.x):
+            lane = lane + 3
         out[0, cuda.grid(1)] = lane % 32
         out[1, cuda.grid(1)] = cuda.threadIdx.x % 4
 
+    @cuda.jit
+    def goes_on(out):
+        place = cuda.threadIdx.x
+        for _ in range(3):
+            out[0, cuda.grid(1)] += place % 32
+            place = place + cuda.threadIdx.x
+            cuda.syncthreads()
+
+    @cuda.jit
+    def short(out):
+        out[0, cuda.grid(1)] = cuda.threadIdx.x % 4
+
     out = np.zeros((2, 128), np.int64)
-    changes[2, 64](out)
     t = np.arange(64)
+    goes_on[2, 64](out)
+    np.testing.assert_array_equal(out[0], np.tile(t % 32 + 2 * t % 32 + 3 * t % 32, 2))
+    short[2, 64](out)
+    np.testing.assert_array_equal(out[0], np.tile(t % 4, 2))
+    assert together(goes_on) == together(short) == {"64"}
+    changes[2, 64](out)
     np.testing.assert_array_equal(out[0], np.concatenate([t % 32, (t + 3) % 32]))
     np.testing.assert_array_equal(out[1], np.tile(t % 4, 2))
     assert together(changes) == {"64"}

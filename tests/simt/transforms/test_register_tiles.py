@@ -126,6 +126,36 @@ def test_iterations_that_need_each_other_stay_together():
             out[i, tx] = acc[12 + i]
 
     @cuda.jit
+    def halved(a, b, out):
+        """All add to one element, in their order."""
+        acc = cuda.local.array(16, float32)
+        tx = cuda.threadIdx.x
+        for i in range(16):
+            acc[i] = 0
+        for q in range(a.shape[1]):
+            for i in range(16):
+                acc[0] = acc[0] * float32(0.5) + a[i, q] * b[q, tx]
+        cuda.syncthreads()
+        for i in range(4):
+            out[i, tx] = acc[0]
+
+    @cuda.jit
+    def turned(a, b, out):
+        """Results and those across the diagonal."""
+        acc = cuda.local.array((4, 4), float32)
+        tx = cuda.threadIdx.x
+        for i in range(4):
+            for j in range(4):
+                acc[i, j] = b[i, tx] * (j + 1)
+        for q in range(a.shape[1]):
+            for i in range(4):
+                for j in range(4):
+                    acc[i, j] = acc[i, j] * float32(0.5) + acc[j, i] * float32(0.25) + a[i, q]
+        cuda.syncthreads()
+        for i in range(4):
+            out[i, tx] = acc[i, 3]
+
+    @cuda.jit
     def counted(a, b, out):
         """A variable counts through all iterations."""
         acc = cuda.local.array(16, float32)
@@ -162,8 +192,17 @@ def test_iterations_that_need_each_other_stay_together():
             acc[i] += acc[i - 1] / 8
     steps = np.repeat(wide, 16, 0).cumsum(0).reshape(DEPTH, 16, X)
     rising = wide.cumsum(0).sum(0)
+    half, square = np.zeros(X), wide[:4, None] * np.arange(1, 5)[:, None]
+    for q in range(DEPTH):
+        for i in range(16):
+            half = half / 2 + a[i, q] * wide[q]
+        for i in range(4):
+            for j in range(4):
+                square[i, j] = square[i, j] / 2 + square[j, i] / 4 + a[i, q]
     expected = {
         neighbours: acc[12:],
+        halved: np.repeat(half[None], 4, 0),
+        turned: square[:, 3],
         counted: steps.sum(0)[:4],
         stored: np.repeat(4 * rising[None], 4, 0),
     }
