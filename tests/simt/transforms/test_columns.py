@@ -134,12 +134,15 @@ def test_a_warp_for_each_row(block, shape):
 def test_sums_of_a_warp_by_its_first_lanes(block):
     @cuda.jit
     def sums(x, nothing, out):
-        total = x[cuda.grid(1)]
-        for d in (16, 8, 4, 2, 1):
-            received = cuda.shfl_down_sync(0xFFFFFFFF, total, d)
-            total += received + nothing * (cuda.threadIdx.x % 8)
-        if cuda.threadIdx.x % 32 == 0:
-            out[cuda.grid(1) // 32] = total
+        t = cuda.threadIdx.x
+        total = x[cuda.grid(1)] + nothing * (t % 8)
+        total += cuda.shfl_down_sync(0xFFFFFFFF, total, 16) + nothing * (t % 8)
+        total += cuda.shfl_down_sync(0xFFFFFFFF, total, 8) + nothing * (t % 8)
+        total += cuda.shfl_down_sync(0xFFFFFFFF, total, 4) + nothing * (t % 8)
+        total += cuda.shfl_down_sync(0xFFFFFFFF, total, 2) + nothing * (t % 8)
+        total += cuda.shfl_down_sync(0xFFFFFFFF, total, 1) + nothing * (t % 8)
+        if t % 32 == 0:
+            cuda.atomic.add(out, cuda.grid(1) // 32, total)
 
     x = np.arange(4 * block, dtype=np.float32)
     out = np.zeros(x.size // 32, np.float32)
