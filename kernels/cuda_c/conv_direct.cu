@@ -46,14 +46,15 @@ __global__ void direct_forward(const T* x, const T* w, const T* bias, T* y, Size
 }
 
 // Block (TILE_W, TILE_H); grid images * groups * channel tiles * tiles: those of a plane after one
-// another.
+// another. With a stride the columns of the halo are brought together by its phases, so that
+// neighbours read neighbours.
 template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int CHANNELS,
-          int TILE_H>
+          int TILE_H, int TILE_W>
 __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
-    constexpr int TILE_W = 16;
     constexpr int HALO_H = (TILE_H - 1) * SH + (KH - 1) * DH + 1;
-    constexpr int HALO_W = (TILE_W - 1) * SW + (KW - 1) * DW + 1;
-    __shared__ A halo[HALO_H][HALO_W];
+    constexpr int PHASE_W = TILE_W + (KW - 1) * DW / SW, HALO_W = SW * PHASE_W;
+    __shared__ A halo[HALO_H][HALO_W], phases[HALO_H][HALO_W];
+    const auto read = SW > 1 ? phases : halo;
     const int tx = threadIdx.x, ty = threadIdx.y;
     const int per_group = s.out_channels / s.groups;
     const int across = (s.out_width + TILE_W - 1) / TILE_W;
@@ -76,9 +77,17 @@ __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes
             }
         }
         __syncthreads();
+        if (SW > 1) {
+            for (int i = ty; i < HALO_H; i += TILE_H) {
+                for (int u = tx; u < PHASE_W; u += TILE_W) {
+                    for (int p = 0; p < SW; ++p) phases[i][p * PHASE_W + u] = halo[i][u * SW + p];
+                }
+            }
+            __syncthreads();
+        }
         for (int i = 0; i < KH; ++i) {
             for (int j = 0; j < KW; ++j) {
-                const A value = halo[ty * SH + i * DH][tx * SW + j * DW];
+                const A value = read[ty * SH + i * DH][j * DW % SW * PHASE_W + tx + j * DW / SW];
                 #pragma unroll
                 for (int o = 0; o < CHANNELS; ++o) {
                     const int last = per_group - 1, at = first + o < last ? first + o : last;

@@ -8,7 +8,6 @@ from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
 from kernels.launchers.conv_few import CHANNELS
 
-TILE_W = 16
 _kernel = family("conv_direct.cu")
 
 
@@ -29,10 +28,11 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
-) -> Kernel:
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int,
+    tile_w: int,
+) -> Kernel:  # fmt: skip
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
-    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height)
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height, tile_w)
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 

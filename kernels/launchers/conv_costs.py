@@ -16,7 +16,7 @@ from kernels.launchers import conv_few
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.conv_tables import Layout, Problem, Tables
-from kernels.launchers.conv_tiled import tile_channels, tile_height
+from kernels.launchers.conv_tiled import tile_channels, tile_height, tile_width
 from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
@@ -61,14 +61,15 @@ def _batched(dialect: Dialect, rows: int, columns: int) -> float:
 def _tiled(dialect: Dialect, windows: Windows) -> float:
     """The cost of `tiled`; infinite where its tiles are too large, or have gaps."""
     (read, written), out, spread = windows.channels, windows.out, windows.stride
-    tile = tile_height(out[0]), dialect.conv_direct.TILE_W
+    tile = tile_height(out[0]), tile_width(out[1])
     halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
     one_each = read == written == 1  # depthwise: a product would have one row
     if halo > MOST_HALO or not (one_each or spread == (1, 1)):
         return math.inf
     terms = read * math.prod(windows.kernel)
     waste = _waste((*out, written), (*tile, tile_channels(written)))
-    return 0 if one_each else waste * ((1.05 if _is_wide() else 2.05) * terms + 12)
+    once = (1.05 if tile[1] > 8 else 1.3) if _is_wide() else 2.05
+    return 0 if one_each else waste * (once * terms + 12)
 
 
 def _few_channels(windows: Windows) -> float:

@@ -17,11 +17,16 @@ def tile_height(rows: int) -> int:
     return ceil_div(rows, max(1, ceil_div(rows, 8))) or 1
 
 
+def tile_width(columns: int) -> int:
+    """The columns of a tile: half as many, where these are all."""
+    return 8 if columns <= 8 else 16
+
+
 def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
     (_, written), groups, out = windows.channels, windows.groups, windows.out
     direct, channels = dialect.conv_direct, tile_channels(written)
-    height = tile_height(out[0])
+    height, width = tile_height(out[0]), tile_width(out[1])
     kernel = direct.tiled_forward(
         dialect.common.scalar_type(like.dtype),
         windows.kernel,
@@ -30,8 +35,9 @@ def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: 
         has_bias,
         channels,
         height,
+        width,
     )
-    block = direct.TILE_W, height
+    block = width, height
     tiles = ceil_div(out[0], block[1]) * ceil_div(out[1], block[0])
     grid = like.shape[0] * groups * ceil_div(written, channels) * tiles
     run = launcher(name, "tiled", kernel, grid, block)

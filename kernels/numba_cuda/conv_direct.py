@@ -26,7 +26,6 @@ from kernels.launchers.conv_few import CHANNELS
 from kernels.simt import cuda
 
 FULL_WARP = 0xFFFFFFFF
-TILE_W = 16
 
 
 @functools.cache
@@ -57,27 +56,31 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 @functools.cache
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
-):
-    """Block (TILE_W, height): a tile of outputs for `channels` output channels of one group.
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int,
+    tile_w: int,
+):  # fmt: skip
+    """Block (tile_w, height): a tile of outputs for `channels` output channels of one group.
 
-    Grid images * groups * channel tiles * tiles: those of a plane after one another.
+    Grid images * groups * channel tiles * tiles: those of a plane after one another. With a stride
+    the columns of the halo are brought together by its phases, so that neighbours read neighbours.
     """
     (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
     halo_h = (height - 1) * sh + (kh - 1) * dh + 1
-    halo_w = (TILE_W - 1) * sw + (kw - 1) * dw + 1
+    phase_w = tile_w + (kw - 1) * dw // sw
+    halo_w = sw * phase_w
 
     @cuda.jit
     def conv2d_tiled(x, w, bias, y, groups, pad_h, pad_w):
         halo = cuda.shared.array((halo_h, halo_w), acc_t)
+        phases = cuda.shared.array((halo_h, halo_w), acc_t)
         acc = cuda.local.array(channels, acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         per_group = w.shape[0] // groups
-        across = (y.shape[3] + (TILE_W - 1)) // TILE_W
+        across = (y.shape[3] + (tile_w - 1)) // tile_w
         tiles = (y.shape[2] + (height - 1)) // height * across
         parts = (per_group + (channels - 1)) // channels
         tile, part = cuda.blockIdx.x % tiles, cuda.blockIdx.x // tiles
-        oh0, ow0 = tile // across * height, tile % across * TILE_W
+        oh0, ow0 = tile // across * height, tile % across * tile_w
         image_group, first = part // parts, part % parts * channels
         n, group = image_group // groups, image_group % groups
         for o in range(channels):
@@ -85,14 +88,21 @@ def tiled_forward(
         for c in range(w.shape[1]):
             for i in range(ty, halo_h, height):
                 h = oh0 * sh + i - pad_h
-                for j in range(tx, halo_w, TILE_W):
+                for j in range(tx, halo_w, tile_w):
                     v = ow0 * sw + j - pad_w
                     inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
                     halo[i, j] = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
             cuda.syncthreads()
+            if sw > 1:
+                for i in range(ty, halo_h, height):
+                    for u in range(tx, phase_w, tile_w):
+                        for p in range(sw):
+                            phases[i, p * phase_w + u] = halo[i, u * sw + p]
+                cuda.syncthreads()
             for i in range(kh):
                 for j in range(kw):
-                    xv = halo[ty * sh + i * dh, tx * sw + j * dw]
+                    h, v = ty * sh + i * dh, j * dw % sw * phase_w + tx + j * dw // sw
+                    xv = phases[h, v] if sw > 1 else halo[h, v]
                     for o in range(channels):
                         oc = group * per_group + min(first + o, per_group - 1)
                         acc[o] += acc_t(w[oc, c, i, j]) * xv

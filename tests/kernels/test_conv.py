@@ -364,6 +364,21 @@ def test_shared_memory_has_no_races(device, version, rng):
     assert not any(launch.report.races or launch.report.errors for launch in launches)
 
 
+@pytest.mark.parametrize(("width", "threads"), [(8, (8, 5)), (9, (16, 5))])
+def test_tiles_are_as_wide_as_narrow_images(device, width, threads, rng):
+    """With a stride, whose phases are brought together between barriers, for each channel."""
+    if device != "cpu":
+        pytest.skip("the lab records on the CPU")
+    x, w = normal(rng, (2, 3, 9, 2 * width)), normal(rng, (5, 3, 3, 5))
+    options = (2, 2), (1, 2)
+    with lab.profiled() as launches:
+        y = kernels.conv2d(x, w, None, *options, backend="numba", version="tiled")
+    (launch,) = launches
+    assert launch.report.block[:2] == threads
+    assert not (launch.report.races or launch.report.errors)
+    assert_close(y, reference.conv2d(wide(x), wide(w), None, *options), 40)
+
+
 def test_views(device, rng):
     x = put(normal(rng, (9, 8, 2, 5)), device).transpose(2, 3, 0, 1)
     w = put(normal(rng, (3, 3, 6, 5)), device).transpose(2, 3, 0, 1)
