@@ -28,11 +28,11 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int,
-    tile_w: int,
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, rows: int,
+    size: Pair,
 ) -> Kernel:  # fmt: skip
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
-    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height, tile_w)
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, rows, *size)
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 

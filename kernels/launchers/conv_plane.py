@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 from kernels.launchers.common import Dialect, compute_dtype, empty, launcher, on_gpu
 from kernels.launchers.conv_planes import Geometry, Pair
+from kernels.support import processor
 
 DATA, WEIGHT = "conv2d_backward_data", "conv2d_backward_weight"
 MOST_BYTES = 48 * 1024  # of shared memory, for the plane and as many sums
-MOST_TAPS, MOST_WITH_STRIDE = 25, 9  # of a kernel that is faster so on a CPU: a tap reads all again
+# Taps of a kernel that is faster so on a CPU, where each tap reads all again; where the sums of a
+# tile of `tiled` stay in registers; with a stride.
+MOST_TAPS, MOST_BESIDE_TILES, MOST_WITH_STRIDE = 25, 16, 9
 MOST_SUMS = 9  # taps whose sums stay in the registers of a CPU
 
 
@@ -53,11 +56,13 @@ def refusal(name: str, geo: Geometry, dtype) -> str | None:
 def pays(name: str, geo: Geometry, dtype) -> bool:
     """Whether it is the fastest on a CPU. With a stride, forward computes results that are not
     asked for, and the gradients multiply zeros."""
-    taps, most = geo.w_shape[2] * geo.w_shape[3], MOST_TAPS
-    if geo.stride != (1, 1):
-        most = MOST_WITH_STRIDE if name == DATA else 0
+    is_wide = processor.vector_registers().floats >= 16
+    most = MOST_BESIDE_TILES if is_wide or geo.out[1] <= 8 else MOST_TAPS
     if name == WEIGHT:
-        most = min(most, MOST_SUMS)
+        most = MOST_SUMS if geo.stride == (1, 1) else 0
+    elif geo.stride != (1, 1):
+        most = MOST_WITH_STRIDE if name == DATA or not is_wide else 0
+    taps = geo.w_shape[2] * geo.w_shape[3]
     return taps <= most and refusal(name, geo, dtype) is None
 
 

@@ -2,7 +2,7 @@
 
     direct_forward   one thread per result, neighbours along a row of the output
     tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
-                     thread keeps the results of several output channels; one, if it is depthwise
+                     thread keeps the results of several output channels, or of several rows
     few_channels     a block keeps the halo of all input channels and multiplies it, as the right
                      matrix of a product, by the weights of CHANNELS output channels after another
     plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
@@ -56,15 +56,16 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 @functools.cache
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int,
-    tile_w: int,
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, rows: int,
+    size: Pair,
 ):  # fmt: skip
-    """Block (tile_w, height): a tile of outputs for `channels` output channels of one group.
+    """Block (width, height // rows): a tile of `size` outputs for `channels` output channels of one
+    group. A thread computes `rows` of each, below one another, which share what they read.
 
     Grid images * groups * channel tiles * tiles: those of a plane after one another. With a stride
     the columns of the halo are brought together by its phases, so that neighbours read neighbours.
     """
-    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+    (kh, kw), (sh, sw), (dh, dw), (height, tile_w) = kernel, stride, dilation, size
     halo_h = (height - 1) * sh + (kh - 1) * dh + 1
     phase_w = tile_w + (kw - 1) * dw // sw
     halo_w = sw * phase_w
@@ -72,8 +73,8 @@ def tiled_forward(
     @cuda.jit
     def conv2d_tiled(x, w, bias, y, groups, pad_h, pad_w):
         halo = cuda.shared.array((halo_h, halo_w), acc_t)
-        phases = cuda.shared.array((halo_h, halo_w), acc_t)
-        acc = cuda.local.array(channels, acc_t)
+        loaded = cuda.shared.array((halo_h, halo_w), acc_t)
+        acc = cuda.local.array((channels, rows), acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         per_group = w.shape[0] // groups
         across = (y.shape[3] + (tile_w - 1)) // tile_w
@@ -84,35 +85,43 @@ def tiled_forward(
         image_group, first = part // parts, part % parts * channels
         n, group = image_group // groups, image_group % groups
         for o in range(channels):
-            acc[o] = acc_t(0)
+            for r in range(rows):
+                acc[o, r] = acc_t(0)
         for c in range(w.shape[1]):
-            for i in range(ty, halo_h, height):
+            for i in range(ty, halo_h, height // rows):
                 h = oh0 * sh + i - pad_h
                 for j in range(tx, halo_w, tile_w):
                     v = ow0 * sw + j - pad_w
                     inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
-                    halo[i, j] = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
+                    value = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
+                    if sw > 1:
+                        loaded[i, j] = value
+                    else:
+                        halo[i, j] = value
             cuda.syncthreads()
             if sw > 1:
-                for i in range(ty, halo_h, height):
+                for i in range(ty, halo_h, height // rows):
                     for u in range(tx, phase_w, tile_w):
                         for p in range(sw):
-                            phases[i, p * phase_w + u] = halo[i, u * sw + p]
+                            halo[i, p * phase_w + u] = loaded[i, u * sw + p]
                 cuda.syncthreads()
-            for i in range(kh):
-                for j in range(kw):
-                    h, v = ty * sh + i * dh, j * dw % sw * phase_w + tx + j * dw // sw
-                    xv = phases[h, v] if sw > 1 else halo[h, v]
+            for j in range(kw):
+                v = j * dw % sw * phase_w + tx + j * dw // sw
+                for i in range(kh):
                     for o in range(channels):
                         oc = group * per_group + min(first + o, per_group - 1)
-                        acc[o] += acc_t(w[oc, c, i, j]) * xv
+                        for r in range(rows):
+                            xv = halo[(ty * rows + r) * sh + i * dh, v]
+                            acc[o, r] += acc_t(w[oc, c, i, j]) * xv
             cuda.syncthreads()
-        if oh0 + ty < y.shape[2] and ow0 + tx < y.shape[3]:
-            for o in range(channels):
-                if first + o < per_group:
-                    oc = group * per_group + first + o
-                    v = acc[o] + acc_t(bias[oc]) if has_bias else acc[o]
-                    y[n, oc, oh0 + ty, ow0 + tx] = v
+        for o in range(channels):
+            if first + o < per_group:
+                oc = group * per_group + first + o
+                for r in range(rows):
+                    oh = oh0 + ty * rows + r
+                    if oh < y.shape[2] and ow0 + tx < y.shape[3]:
+                        v = acc[o, r] + acc_t(bias[oc]) if has_bias else acc[o, r]
+                        y[n, oc, oh, ow0 + tx] = v
 
     return conv2d_tiled
 
