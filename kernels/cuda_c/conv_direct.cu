@@ -174,41 +174,43 @@ struct PlaneSizes {
     int count, row, lead_h, lead_w;  // elements of the plane and of its rows; where x begins in it
 };
 
-// Block z: y[z] from the plane x[z / written], whose elements lie AH rows and AW columns apart.
-// TURNED: the weights by 180 degrees. The plane has at most SIZE elements.
-template <class T, class A, int KH, int KW, int AH, int AW, int SH, int SW, int DH, int DW,
-          bool TURNED, bool BIAS, int SIZE>
+// Block z: y[z] from the plane x[z / written], of at most SIZE elements. A position has a result for
+// each of PH x PW phases, which lie side by side in y: w (O * phases, taps).
+template <class T, class A, int KH, int KW, int PH, int PW, int SH, int SW, int DH, int DW,
+          bool BIAS, int SIZE>
 __global__ void plane_forward(const T* x, const T* w, const T* bias, T* y, PlaneSizes s) {
-    __shared__ A plane[SIZE], sums[SIZE];
+    __shared__ A plane[SIZE], sums[PH][PW * SIZE];
     const int tx = threadIdx.x, ty = threadIdx.y, step = blockDim.x * blockDim.y;
     const int first = ty * blockDim.x + tx, channel = blockIdx.x % s.out_channels;
     x += blockIdx.x / s.written * (long long)s.height * s.width;
     y += blockIdx.x * (long long)s.out_height * s.out_width;
-    w += channel * (KH * KW);
+    w += channel * (PH * PW * KH * KW);
     for (int q = first; q < s.count; q += step) plane[q] = A(0);
     __syncthreads();
     for (int h = ty; h < s.height; h += blockDim.y) {
-        const int row = (s.lead_h + h * AH) * s.row + s.lead_w;
-        for (int u = tx; u < s.width; u += blockDim.x) plane[row + u * AW] = A(x[h * s.width + u]);
+        A* row = plane + (s.lead_h + h) * s.row + s.lead_w;
+        for (int u = tx; u < s.width; u += blockDim.x) row[u] = A(x[h * s.width + u]);
     }
     __syncthreads();
     for (int q = first; q < s.count - (KH - 1) * DH * s.row - (KW - 1) * DW; q += step) {
-        A total = BIAS ? A(bias[channel]) : A(0);
         #pragma unroll
-        for (int i = 0; i < KH; ++i) {
+        for (int phase = 0; phase < PH * PW; ++phase) {
+            A total = BIAS ? A(bias[channel]) : A(0);
             #pragma unroll
-            for (int j = 0; j < KW; ++j) {
-                const A weight = A(w[TURNED ? KH * KW - 1 - i * KW - j : i * KW + j]);
-                total += weight * plane[q + i * DH * s.row + j * DW];
+            for (int i = 0; i < KH; ++i) {
+                #pragma unroll
+                for (int j = 0; j < KW; ++j) {
+                    const A weight = A(w[(phase * KH + i) * KW + j]);
+                    total += weight * plane[q + i * DH * s.row + j * DW];
+                }
             }
+            sums[phase / PW][q * PW + phase % PW] = total;
         }
-        sums[q] = total;
     }
     __syncthreads();
     for (int h = ty; h < s.out_height; h += blockDim.y) {
-        for (int u = tx; u < s.out_width; u += blockDim.x) {
-            y[h * s.out_width + u] = T(sums[h * SH * s.row + u * SW]);
-        }
+        const A* row = sums[h % PH] + h / PH * (SH * PW) * s.row;
+        for (int u = tx; u < s.out_width; u += blockDim.x) y[h * s.out_width + u] = T(row[u * SW]);
     }
 }
 

@@ -79,7 +79,7 @@ BACKWARD_DATA = {
     "implicit_gemm": "the same as a product through a table of offsets",
     "batch_gemm": "one product over all images for each phase of the stride",
     "winograd": "3 x 3: the same for the gradient, with the filters turned",
-    "plane": "depthwise: the padded plane of the gradient in shared memory",
+    "plane": "depthwise: the padded plane of the gradient in shared memory, a sum for each phase",
 }
 BACKWARD_WEIGHT = {
     "direct": "one warp a weight, summed by shuffles",

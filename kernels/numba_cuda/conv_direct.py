@@ -6,8 +6,8 @@
     few_channels     a block keeps the halo of all input channels and multiplies it, as the right
                      matrix of a product, by the weights of CHANNELS output channels after another
     plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
-                     of rows; one input channel a group; backward-data too, of a plane of g in
-                     which the results of a stride lie apart
+                     of rows; one input channel a group; backward-data too, with a result of
+                     each position for each phase of the stride
     plane_weight     a warp walks along planes of x and g together, with a sum for each tap
     direct_data      one thread per element of dx, which sums over every output that read it
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
@@ -194,43 +194,44 @@ def few_channels(
 
 @functools.cache
 def plane_forward(
-    acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
-    size: int,
-):  # fmt: skip
-    """One block: y[z] (OH, OW) from the plane x[z // channels written * read], of w (O, taps).
+    acc_t, kernel: Pair, phases: Pair, stride: Pair, dilation: Pair, has_bias: bool, size: int
+):
+    """One block: y[z] (OH, OW) from the plane x[z // channels written * read].
 
-    The plane has rows of `width` elements, at most `size` in all; x lies in it from `lead` on, its
-    elements `apart`. turned: the weights by 180 degrees.
+    The plane has rows of `width` elements, at most `size` in all; x lies in it from `lead` on. A
+    position has a result for each of the phases, which lie side by side in y: w (O * phases, taps).
     """
-    (kh, kw), (ah, aw), (sh, sw), (dh, dw) = kernel, apart, stride, dilation
-    last = kh * kw - 1
+    (kh, kw), (ph, pw), (sh, sw), (dh, dw) = kernel, phases, stride, dilation
+    sums_w = pw * size
 
     @cuda.jit
     def conv2d_plane(x, w, bias, y, written, count, width, lead_h, lead_w):
         plane = cuda.shared.array(size, acc_t)
-        sums = cuda.shared.array(size, acc_t)
+        sums = cuda.shared.array((ph, sums_w), acc_t)
         tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.x
         step, first = cuda.blockDim.x * cuda.blockDim.y, ty * cuda.blockDim.x + tx
-        channel = z % w.shape[0]
+        channel, down = z % (w.shape[0] // (ph * pw)), dh * width
         for q in range(first, count, step):
             plane[q] = acc_t(0)
         cuda.syncthreads()
         for h in range(ty, x.shape[1], cuda.blockDim.y):
-            row = (lead_h + h * ah) * width + lead_w
+            row = (lead_h + h) * width + lead_w
             for u in range(tx, x.shape[2], cuda.blockDim.x):
-                plane[row + u * aw] = acc_t(x[z // written, h, u])
+                plane[row + u] = acc_t(x[z // written, h, u])
         cuda.syncthreads()
-        for q in range(first, count - (kh - 1) * dh * width - (kw - 1) * dw, step):
-            total = acc_t(bias[channel]) if has_bias else acc_t(0)
-            for i in range(kh):
-                for j in range(kw):
-                    t = last - i * kw - j if turned else i * kw + j
-                    total += acc_t(w[channel, t]) * plane[q + i * dh * width + j * dw]
-            sums[q] = total
+        for q in range(first, count - (kh - 1) * down - (kw - 1) * dw, step):
+            for a in range(ph):
+                own = (channel * ph + a) * pw
+                for b in range(pw):
+                    total = acc_t(bias[channel]) if has_bias else acc_t(0)
+                    for i in range(kh):
+                        for j in range(kw):
+                            total += acc_t(w[own + b, i * kw + j]) * plane[q + i * down + j * dw]
+                    sums[a, q * pw + b] = total
         cuda.syncthreads()
         for h in range(ty, y.shape[1], cuda.blockDim.y):
             for u in range(tx, y.shape[2], cuda.blockDim.x):
-                y[z, h, u] = sums[h * sh * width + u * sw]
+                y[z, h, u] = sums[h % ph, h // ph * (sh * pw) * width + u * sw]
 
     return conv2d_plane
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import math
@@ -38,6 +39,7 @@ CASES = {
     "depthwise_padding": ((2, 3, 6, 7), (3, 1, 2, 2), (1, 1), (2, 3), (1, 1), 3),
     "depthwise_large": ((1, 2, 60, 67), (2, 1, 3, 3), (1, 1), (1, 1), (1, 1), 2),
     "depthwise_5x5": ((2, 3, 14, 13), (3, 1, 5, 5), (1, 1), (2, 2), (1, 1), 3),
+    "depthwise_phases": ((2, 3, 15, 12), (3, 1, 5, 5), (2, 2), (2, 1), (1, 1), 3),
     "wide_dilation": ((1, 3, 60, 70), (3, 1, 3, 3), (1, 1), (20, 30), (20, 30), 3),
     "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
     "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
@@ -124,6 +126,13 @@ def test_what_runs_for_few_channels(device, rng):
         assert_close(y, expected, scale, terms=w[0].size)
 
 
+@pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_phases"])
+def test_backward_data_of_planes(device, case, rng):
+    with lab.profiled() if device == "cpu" else contextlib.nullcontext([]) as launches:
+        test_backward_data(device, "plane", case, rng)
+    assert not any(launch.report.races or launch.report.errors for launch in launches)
+
+
 @pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_padding"])
 def test_backward_weight_of_planes(device, case, rng):
     test_backward_weight(device, "plane", case, rng)
@@ -180,8 +189,9 @@ def test_what_runs_for_one_input_channel_a_group(device, rng):
     for case, expected in {
         "depthwise": [{"plane"}],  # the gradient of the weights, too
         "depthwise_several": [{"plane", "tiled"}],
-        "depthwise_stride": [{"tiled"}, {"tiled", "implicit_gemm"}],  # with AVX2
+        "depthwise_stride": [{"tiled", "plane"}],  # forward, and the gradient by phases
         "depthwise_large": [{"tiled"}],
+        "depthwise_phases": [{"tiled", "plane"}],
         "depthwise_5x5": [{"tiled" if is_wide else "plane"}],
     }.items():
         x, w, _, g, options = make(rng, case)
