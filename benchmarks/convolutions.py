@@ -63,6 +63,7 @@ LAYERS = [
     Layer("depthwise 5x5", 8, 64, 28, 64, 5, 1, 2, 64),
     Layer("depthwise 5x5, stride", 8, 64, 28, 64, 5, 2, 2, 64),
     Layer("depthwise 7x7", 8, 64, 14, 64, 7, 1, 3, 64),
+    Layer("depthwise 7x7, 7x7", 8, 192, 7, 192, 7, 1, 3, 192),
     Layer("in 4 groups", 8, 64, 28, 64, 3, 1, 1, 4),
     Layer("DCGAN, 1-32", 32, 1, 32, 32, 4, 2, 1),
     Layer("DCGAN, 32-64", 32, 32, 16, 64, 4, 2, 1),

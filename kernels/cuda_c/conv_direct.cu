@@ -2,7 +2,7 @@
 //
 // 1. direct_forward  one thread per result, neighbours along a row of the output
 // 2. tiled_forward   a block copies its piece of x, with the halo, into shared memory once, and each
-//                    thread keeps the results of several output channels
+//                    thread keeps the results of several output channels, or of several rows
 //    few_channels    a block keeps the halo of all input channels and multiplies it, as the right
 //                    matrix of a product, by the weights of CHANNELS output channels after another
 //    direct_data     one thread per element of dx, which gathers from every output that read it
@@ -45,15 +45,16 @@ __global__ void direct_forward(const T* x, const T* w, const T* bias, T* y, Size
     y[((long long)blockIdx.x * s.out_height + oh) * s.out_width + ow] = T(sum);
 }
 
-// Block (TILE_W, TILE_H); grid images * groups * channel tiles * tiles: those of a plane after one
-// another.
+// Block (TILE_W, TILE_H / ROWS): a thread computes ROWS results below one another. Grid images *
+// groups * channel tiles * tiles: those of a plane after one another. With a stride the columns of
+// the halo are brought together by its phases, so that neighbours read neighbours.
 template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW, bool BIAS, int CHANNELS,
-          int TILE_H>
+          int ROWS, int TILE_H, int TILE_W>
 __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes s) {
-    constexpr int TILE_W = 16;
     constexpr int HALO_H = (TILE_H - 1) * SH + (KH - 1) * DH + 1;
-    constexpr int HALO_W = (TILE_W - 1) * SW + (KW - 1) * DW + 1;
-    __shared__ A halo[HALO_H][HALO_W];
+    constexpr int PHASE_W = TILE_W + (KW - 1) * DW / SW, HALO_W = SW * PHASE_W;
+    __shared__ A halo[HALO_H][HALO_W], loaded[HALO_H][HALO_W];
+    const auto target = SW > 1 ? loaded : halo;
     const int tx = threadIdx.x, ty = threadIdx.y;
     const int per_group = s.out_channels / s.groups;
     const int across = (s.out_width + TILE_W - 1) / TILE_W;
@@ -63,40 +64,55 @@ __global__ void tiled_forward(const T* x, const T* w, const T* bias, T* y, Sizes
     const int oh0 = tile / across * TILE_H, ow0 = tile % across * TILE_W;
     const int first = part % parts * CHANNELS;
     const int n = part / parts / s.groups, group = part / parts % s.groups;
-    A sum[CHANNELS] = {};
+    A sum[CHANNELS][ROWS] = {};
     for (int c = 0; c < s.per_in; ++c) {
         const long long channel = (long long)n * s.channels + group * s.per_in + c;
         const T* plane = x + channel * s.height * s.width;
-        for (int i = ty; i < HALO_H; i += TILE_H) {
+        for (int i = ty; i < HALO_H; i += TILE_H / ROWS) {
             const int h = oh0 * SH + i - s.pad_h;
             for (int j = tx; j < HALO_W; j += TILE_W) {
                 const int v = ow0 * SW + j - s.pad_w;
                 const bool inside = h >= 0 && h < s.height && v >= 0 && v < s.width;
-                halo[i][j] = inside ? A(plane[(long long)h * s.width + v]) : A(0);
+                target[i][j] = inside ? A(plane[(long long)h * s.width + v]) : A(0);
             }
         }
         __syncthreads();
-        for (int i = 0; i < KH; ++i) {
-            for (int j = 0; j < KW; ++j) {
-                const A value = halo[ty * SH + i * DH][tx * SW + j * DW];
+        if (SW > 1) {
+            for (int i = ty; i < HALO_H; i += TILE_H / ROWS) {
+                for (int u = tx; u < PHASE_W; u += TILE_W) {
+                    for (int p = 0; p < SW; ++p) halo[i][p * PHASE_W + u] = loaded[i][u * SW + p];
+                }
+            }
+            __syncthreads();
+        }
+        for (int j = 0; j < KW; ++j) {
+            const int v = j * DW % SW * PHASE_W + tx + j * DW / SW;
+            for (int i = 0; i < KH; ++i) {
                 #pragma unroll
                 for (int o = 0; o < CHANNELS; ++o) {
                     const int last = per_group - 1, at = first + o < last ? first + o : last;
                     const long long oc = group * per_group + at;
-                    sum[o] += A(w[((oc * s.per_in + c) * KH + i) * KW + j]) * value;
+                    const A weight = A(w[((oc * s.per_in + c) * KH + i) * KW + j]);
+                    #pragma unroll
+                    for (int r = 0; r < ROWS; ++r) {
+                        sum[o][r] += weight * halo[(ty * ROWS + r) * SH + i * DH][v];
+                    }
                 }
             }
         }
         __syncthreads();
     }
-    const int oh = oh0 + ty, ow = ow0 + tx;
-    if (oh >= s.out_height || ow >= s.out_width) return;
     #pragma unroll
     for (int o = 0; o < CHANNELS; ++o) {
         if (first + o >= per_group) break;
         const long long oc = group * per_group + first + o;
-        const long long row = (n * (long long)s.out_channels + oc) * s.out_height + oh;
-        y[row * s.out_width + ow] = T(BIAS ? sum[o] + A(bias[oc]) : sum[o]);
+        #pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const int oh = oh0 + ty * ROWS + r, ow = ow0 + tx;
+            if (oh >= s.out_height || ow >= s.out_width) continue;
+            const long long row = (n * (long long)s.out_channels + oc) * s.out_height + oh;
+            y[row * s.out_width + ow] = T(BIAS ? sum[o][r] + A(bias[oc]) : sum[o][r]);
+        }
     }
 }
 
@@ -158,41 +174,43 @@ struct PlaneSizes {
     int count, row, lead_h, lead_w;  // elements of the plane and of its rows; where x begins in it
 };
 
-// Block z: y[z] from the plane x[z / written], whose elements lie AH rows and AW columns apart.
-// TURNED: the weights by 180 degrees. The plane has at most SIZE elements.
-template <class T, class A, int KH, int KW, int AH, int AW, int SH, int SW, int DH, int DW,
-          bool TURNED, bool BIAS, int SIZE>
+// Block z: y[z] from the plane x[z / written], of at most SIZE elements. A position has a result for
+// each of PH x PW phases, which lie side by side in y: w (O * phases, taps).
+template <class T, class A, int KH, int KW, int PH, int PW, int SH, int SW, int DH, int DW,
+          bool BIAS, int SIZE>
 __global__ void plane_forward(const T* x, const T* w, const T* bias, T* y, PlaneSizes s) {
-    __shared__ A plane[SIZE], sums[SIZE];
+    __shared__ A plane[SIZE], sums[PH][PW * SIZE];
     const int tx = threadIdx.x, ty = threadIdx.y, step = blockDim.x * blockDim.y;
     const int first = ty * blockDim.x + tx, channel = blockIdx.x % s.out_channels;
     x += blockIdx.x / s.written * (long long)s.height * s.width;
     y += blockIdx.x * (long long)s.out_height * s.out_width;
-    w += channel * (KH * KW);
+    w += channel * (PH * PW * KH * KW);
     for (int q = first; q < s.count; q += step) plane[q] = A(0);
     __syncthreads();
     for (int h = ty; h < s.height; h += blockDim.y) {
-        const int row = (s.lead_h + h * AH) * s.row + s.lead_w;
-        for (int u = tx; u < s.width; u += blockDim.x) plane[row + u * AW] = A(x[h * s.width + u]);
+        A* row = plane + (s.lead_h + h) * s.row + s.lead_w;
+        for (int u = tx; u < s.width; u += blockDim.x) row[u] = A(x[h * s.width + u]);
     }
     __syncthreads();
     for (int q = first; q < s.count - (KH - 1) * DH * s.row - (KW - 1) * DW; q += step) {
-        A total = BIAS ? A(bias[channel]) : A(0);
         #pragma unroll
-        for (int i = 0; i < KH; ++i) {
+        for (int phase = 0; phase < PH * PW; ++phase) {
+            A total = BIAS ? A(bias[channel]) : A(0);
             #pragma unroll
-            for (int j = 0; j < KW; ++j) {
-                const A weight = A(w[TURNED ? KH * KW - 1 - i * KW - j : i * KW + j]);
-                total += weight * plane[q + i * DH * s.row + j * DW];
+            for (int i = 0; i < KH; ++i) {
+                #pragma unroll
+                for (int j = 0; j < KW; ++j) {
+                    const A weight = A(w[(phase * KH + i) * KW + j]);
+                    total += weight * plane[q + i * DH * s.row + j * DW];
+                }
             }
+            sums[phase / PW][q * PW + phase % PW] = total;
         }
-        sums[q] = total;
     }
     __syncthreads();
     for (int h = ty; h < s.out_height; h += blockDim.y) {
-        for (int u = tx; u < s.out_width; u += blockDim.x) {
-            y[h * s.out_width + u] = T(sums[h * SH * s.row + u * SW]);
-        }
+        const A* row = sums[h % PH] + h / PH * (SH * PW) * s.row;
+        for (int u = tx; u < s.out_width; u += blockDim.x) y[h * s.out_width + u] = T(row[u * SW]);
     }
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kernels.cuda_c.common import Kernel, family
 from kernels.launchers.common import Pair
 from kernels.launchers.conv_few import CHANNELS
 
-TILE_W = 16
 _kernel = family("conv_direct.cu")
 
 
@@ -29,10 +30,11 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
-) -> Kernel:
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, rows: int,
+    size: Pair,
+) -> Kernel:  # fmt: skip
     """kernel(x, w, bias, y, groups, pad_h, pad_w)."""
-    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, height)
+    constants = (acc_t, *kernel, *stride, *dilation, has_bias, channels, rows, *size)
     return _kernel("tiled_forward", (0,), constants, _forward)
 
 
@@ -56,15 +58,14 @@ def _plane_sizes(x, channels: int, y, *sizes: int) -> np.void:
 
 
 def plane_forward(
-    acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
-    size: int,
-) -> Kernel:  # fmt: skip
+    acc_t, kernel: Pair, phases: Pair, stride: Pair, dilation: Pair, has_bias: bool, size: int
+) -> Kernel:
     """kernel(x, w, bias, y, written, count, width, lead_h, lead_w) for x and y (planes, H, W)."""
 
     def arguments(x, w, bias, y, *sizes):
-        return x, w, bias, y, _plane_sizes(x, len(w), y, *sizes)
+        return x, w, bias, y, _plane_sizes(x, len(w) // math.prod(phases), y, *sizes)
 
-    constants = (acc_t, *kernel, *apart, *stride, *dilation, turned, has_bias, size)
+    constants = (acc_t, *kernel, *phases, *stride, *dilation, has_bias, size)
     return _kernel("plane_forward", (0,), constants, arguments)
 
 

@@ -4,7 +4,7 @@
 
 1. direct          one thread a result (conv_direct); also what serves depthwise convolution
    plane           depthwise: a padded plane in shared memory, walked along over the ends of rows
-2. tiled           a piece of x with its halo in shared memory, several channels per thread
+2. tiled           a piece of x with its halo in shared memory, several channels or rows per thread
    few_channels    the halo of all input channels is one side of a product with many of the output
 3. implicit_gemm   a matrix product whose right operand is read through a table of offsets
                    (conv_gemm); a 1x1 kernel reads x as it is
@@ -79,7 +79,7 @@ BACKWARD_DATA = {
     "implicit_gemm": "the same as a product through a table of offsets",
     "batch_gemm": "one product over all images for each phase of the stride",
     "winograd": "3 x 3: the same for the gradient, with the filters turned",
-    "plane": "depthwise: the padded plane of the gradient in shared memory",
+    "plane": "depthwise: the padded plane of the gradient in shared memory, a sum for each phase",
 }
 BACKWARD_WEIGHT = {
     "direct": "one warp a weight, summed by shuffles",

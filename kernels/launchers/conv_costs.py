@@ -12,11 +12,10 @@ import itertools
 import math
 from collections.abc import Collection
 
-from kernels.launchers import conv_few
+from kernels.launchers import conv_few, conv_tiled
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.conv_tables import Layout, Problem, Tables
-from kernels.launchers.conv_tiled import tile_channels, tile_height
 from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
@@ -58,17 +57,18 @@ def _batched(dialect: Dialect, rows: int, columns: int) -> float:
     return _waste((columns, rows), tile)
 
 
-def _tiled(dialect: Dialect, windows: Windows) -> float:
+def _tiled(windows: Windows) -> float:
     """The cost of `tiled`; infinite where its tiles are too large, or have gaps."""
     (read, written), out, spread = windows.channels, windows.out, windows.stride
-    tile = tile_height(out[0]), dialect.conv_direct.TILE_W
+    tile = conv_tiled.tile(out)
     halo = math.prod((tile[i] - 1) * spread[i] + windows.reach(i) + 1 for i in range(2))
     one_each = read == written == 1  # depthwise: a product would have one row
     if halo > MOST_HALO or not (one_each or spread == (1, 1)):
         return math.inf
     terms = read * math.prod(windows.kernel)
-    waste = _waste((*out, written), (*tile, tile_channels(written)))
-    return 0 if one_each else waste * ((1.05 if _is_wide() else 2.05) * terms + 12)
+    waste = _waste((*out, written), (*tile, conv_tiled.tile_channels(written)))
+    once = (1.05 if tile[1] > 8 else 1.3) if _is_wide() else 2.05
+    return 0 if one_each else waste * (once * terms + 12)
 
 
 def _few_channels(windows: Windows) -> float:
@@ -104,7 +104,7 @@ def cheapest(
     """
     read, written = windows.channels
     computed, phases = read * math.prod(windows.kernel), written // max(columns, 1)
-    tiled, more = _tiled(dialect, windows), INTERLEAVING if phases > 1 else 0
+    tiled, more = _tiled(windows), INTERLEAVING if phases > 1 else 0
     if is_small and tiled == math.inf:
         return "direct"
     pixels, each = math.prod(windows.out), 32 if _is_wide() else 24

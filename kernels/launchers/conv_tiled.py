@@ -1,8 +1,8 @@
-"""The launches of the tiled convolution: a tile of x with its halo, several channels a thread."""
+"""The launches of the tiled convolution: a tile of x with its halo, several results a thread."""
 
 from __future__ import annotations
 
-from kernels.launchers.common import Dialect, ceil_div, empty, launcher
+from kernels.launchers.common import Dialect, Pair, ceil_div, empty, launcher, on_gpu
 from kernels.launchers.conv_phases import Transposed
 from kernels.launchers.conv_planes import Geometry, Windows
 
@@ -17,24 +17,24 @@ def tile_height(rows: int) -> int:
     return ceil_div(rows, max(1, ceil_div(rows, 8))) or 1
 
 
+def tile(out: Pair) -> Pair:
+    """Rows and columns of a tile: 8 columns, where these are all."""
+    return tile_height(out[0]), 8 if out[1] <= 8 else 16
+
+
 def _convolution(dialect: Dialect, name: str, windows: Windows, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
     (_, written), groups, out = windows.channels, windows.groups, windows.out
-    direct, channels = dialect.conv_direct, tile_channels(written)
-    height = tile_height(out[0])
-    kernel = direct.tiled_forward(
-        dialect.common.scalar_type(like.dtype),
-        windows.kernel,
-        windows.stride,
-        windows.dilation,
-        has_bias,
-        channels,
-        height,
+    channels, (height, width) = tile_channels(written), tile(out)
+    # The registers of a CPU hold the sums of so many rows, or channels.
+    rows = height if channels == 1 and not on_gpu(like) else 1
+    kernel = dialect.conv_direct.tiled_forward(
+        *(dialect.common.scalar_type(like.dtype), windows.kernel, windows.stride),
+        *(windows.dilation, has_bias, channels, rows, (height, width)),
     )
-    block = direct.TILE_W, height
-    tiles = ceil_div(out[0], block[1]) * ceil_div(out[1], block[0])
+    tiles = ceil_div(out[0], height) * ceil_div(out[1], width)
     grid = like.shape[0] * groups * ceil_div(written, channels) * tiles
-    run = launcher(name, "tiled", kernel, grid, block)
+    run = launcher(name, "tiled", kernel, grid, (width, height // rows))
 
     def convolved(w, x, bias):
         y = empty((x.shape[0], groups * written, *out), like.dtype, x)

@@ -2,12 +2,12 @@
 
     direct_forward   one thread per result, neighbours along a row of the output
     tiled_forward    a block loads its tile of x, with the halo, into shared memory once, and each
-                     thread keeps the results of several output channels; one, if it is depthwise
+                     thread keeps the results of several output channels, or of several rows
     few_channels     a block keeps the halo of all input channels and multiplies it, as the right
                      matrix of a product, by the weights of CHANNELS output channels after another
     plane_forward    a block has a padded plane in shared memory and walks along it, over the ends
-                     of rows; one input channel a group; backward-data too, of a plane of g in
-                     which the results of a stride lie apart
+                     of rows; one input channel a group; backward-data too, with a result of
+                     each position for each phase of the stride
     plane_weight     a warp walks along planes of x and g together, with a sum for each tap
     direct_data      one thread per element of dx, which sums over every output that read it
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
@@ -26,7 +26,6 @@ from kernels.launchers.conv_few import CHANNELS
 from kernels.simt import cuda
 
 FULL_WARP = 0xFFFFFFFF
-TILE_W = 16
 
 
 @functools.cache
@@ -57,52 +56,72 @@ def direct_forward(acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: 
 
 @functools.cache
 def tiled_forward(
-    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, height: int
-):
-    """Block (TILE_W, height): a tile of outputs for `channels` output channels of one group.
+    acc_t, kernel: Pair, stride: Pair, dilation: Pair, has_bias: bool, channels: int, rows: int,
+    size: Pair,
+):  # fmt: skip
+    """Block (width, height // rows): a tile of `size` outputs for `channels` output channels of one
+    group. A thread computes `rows` of each, below one another, which share what they read.
 
-    Grid images * groups * channel tiles * tiles: those of a plane after one another.
+    Grid images * groups * channel tiles * tiles: those of a plane after one another. With a stride
+    the columns of the halo are brought together by its phases, so that neighbours read neighbours.
     """
-    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+    (kh, kw), (sh, sw), (dh, dw), (height, tile_w) = kernel, stride, dilation, size
     halo_h = (height - 1) * sh + (kh - 1) * dh + 1
-    halo_w = (TILE_W - 1) * sw + (kw - 1) * dw + 1
+    phase_w = tile_w + (kw - 1) * dw // sw
+    halo_w = sw * phase_w
 
     @cuda.jit
     def conv2d_tiled(x, w, bias, y, groups, pad_h, pad_w):
         halo = cuda.shared.array((halo_h, halo_w), acc_t)
-        acc = cuda.local.array(channels, acc_t)
+        loaded = cuda.shared.array((halo_h, halo_w), acc_t)
+        acc = cuda.local.array((channels, rows), acc_t)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
         per_group = w.shape[0] // groups
-        across = (y.shape[3] + (TILE_W - 1)) // TILE_W
+        across = (y.shape[3] + (tile_w - 1)) // tile_w
         tiles = (y.shape[2] + (height - 1)) // height * across
         parts = (per_group + (channels - 1)) // channels
         tile, part = cuda.blockIdx.x % tiles, cuda.blockIdx.x // tiles
-        oh0, ow0 = tile // across * height, tile % across * TILE_W
+        oh0, ow0 = tile // across * height, tile % across * tile_w
         image_group, first = part // parts, part % parts * channels
         n, group = image_group // groups, image_group % groups
         for o in range(channels):
-            acc[o] = acc_t(0)
+            for r in range(rows):
+                acc[o, r] = acc_t(0)
         for c in range(w.shape[1]):
-            for i in range(ty, halo_h, height):
+            for i in range(ty, halo_h, height // rows):
                 h = oh0 * sh + i - pad_h
-                for j in range(tx, halo_w, TILE_W):
+                for j in range(tx, halo_w, tile_w):
                     v = ow0 * sw + j - pad_w
                     inside = 0 <= h < x.shape[2] and 0 <= v < x.shape[3]
-                    halo[i, j] = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
+                    value = acc_t(x[n, group * w.shape[1] + c, h, v]) if inside else acc_t(0)
+                    if sw > 1:
+                        loaded[i, j] = value
+                    else:
+                        halo[i, j] = value
             cuda.syncthreads()
-            for i in range(kh):
-                for j in range(kw):
-                    xv = halo[ty * sh + i * dh, tx * sw + j * dw]
+            if sw > 1:
+                for i in range(ty, halo_h, height // rows):
+                    for u in range(tx, phase_w, tile_w):
+                        for p in range(sw):
+                            halo[i, p * phase_w + u] = loaded[i, u * sw + p]
+                cuda.syncthreads()
+            for j in range(kw):
+                v = j * dw % sw * phase_w + tx + j * dw // sw
+                for i in range(kh):
                     for o in range(channels):
                         oc = group * per_group + min(first + o, per_group - 1)
-                        acc[o] += acc_t(w[oc, c, i, j]) * xv
+                        for r in range(rows):
+                            xv = halo[(ty * rows + r) * sh + i * dh, v]
+                            acc[o, r] += acc_t(w[oc, c, i, j]) * xv
             cuda.syncthreads()
-        if oh0 + ty < y.shape[2] and ow0 + tx < y.shape[3]:
-            for o in range(channels):
-                if first + o < per_group:
-                    oc = group * per_group + first + o
-                    v = acc[o] + acc_t(bias[oc]) if has_bias else acc[o]
-                    y[n, oc, oh0 + ty, ow0 + tx] = v
+        for o in range(channels):
+            if first + o < per_group:
+                oc = group * per_group + first + o
+                for r in range(rows):
+                    oh = oh0 + ty * rows + r
+                    if oh < y.shape[2] and ow0 + tx < y.shape[3]:
+                        v = acc[o, r] + acc_t(bias[oc]) if has_bias else acc[o, r]
+                        y[n, oc, oh, ow0 + tx] = v
 
     return conv2d_tiled
 
@@ -175,43 +194,44 @@ def few_channels(
 
 @functools.cache
 def plane_forward(
-    acc_t, kernel: Pair, apart: Pair, stride: Pair, dilation: Pair, turned: bool, has_bias: bool,
-    size: int,
-):  # fmt: skip
-    """One block: y[z] (OH, OW) from the plane x[z // channels written * read], of w (O, taps).
+    acc_t, kernel: Pair, phases: Pair, stride: Pair, dilation: Pair, has_bias: bool, size: int
+):
+    """One block: y[z] (OH, OW) from the plane x[z // channels written * read].
 
-    The plane has rows of `width` elements, at most `size` in all; x lies in it from `lead` on, its
-    elements `apart`. turned: the weights by 180 degrees.
+    The plane has rows of `width` elements, at most `size` in all; x lies in it from `lead` on. A
+    position has a result for each of the phases, which lie side by side in y: w (O * phases, taps).
     """
-    (kh, kw), (ah, aw), (sh, sw), (dh, dw) = kernel, apart, stride, dilation
-    last = kh * kw - 1
+    (kh, kw), (ph, pw), (sh, sw), (dh, dw) = kernel, phases, stride, dilation
+    sums_w = pw * size
 
     @cuda.jit
     def conv2d_plane(x, w, bias, y, written, count, width, lead_h, lead_w):
         plane = cuda.shared.array(size, acc_t)
-        sums = cuda.shared.array(size, acc_t)
+        sums = cuda.shared.array((ph, sums_w), acc_t)
         tx, ty, z = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.x
         step, first = cuda.blockDim.x * cuda.blockDim.y, ty * cuda.blockDim.x + tx
-        channel = z % w.shape[0]
+        channel, down = z % (w.shape[0] // (ph * pw)), dh * width
         for q in range(first, count, step):
             plane[q] = acc_t(0)
         cuda.syncthreads()
         for h in range(ty, x.shape[1], cuda.blockDim.y):
-            row = (lead_h + h * ah) * width + lead_w
+            row = (lead_h + h) * width + lead_w
             for u in range(tx, x.shape[2], cuda.blockDim.x):
-                plane[row + u * aw] = acc_t(x[z // written, h, u])
+                plane[row + u] = acc_t(x[z // written, h, u])
         cuda.syncthreads()
-        for q in range(first, count - (kh - 1) * dh * width - (kw - 1) * dw, step):
-            total = acc_t(bias[channel]) if has_bias else acc_t(0)
-            for i in range(kh):
-                for j in range(kw):
-                    t = last - i * kw - j if turned else i * kw + j
-                    total += acc_t(w[channel, t]) * plane[q + i * dh * width + j * dw]
-            sums[q] = total
+        for q in range(first, count - (kh - 1) * down - (kw - 1) * dw, step):
+            for a in range(ph):
+                own = (channel * ph + a) * pw
+                for b in range(pw):
+                    total = acc_t(bias[channel]) if has_bias else acc_t(0)
+                    for i in range(kh):
+                        for j in range(kw):
+                            total += acc_t(w[own + b, i * kw + j]) * plane[q + i * down + j * dw]
+                    sums[a, q * pw + b] = total
         cuda.syncthreads()
         for h in range(ty, y.shape[1], cuda.blockDim.y):
             for u in range(tx, y.shape[2], cuda.blockDim.x):
-                y[z, h, u] = sums[h * sh * width + u * sw]
+                y[z, h, u] = sums[h % ph, h // ph * (sh * pw) * width + u * sw]
 
     return conv2d_plane
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import math
@@ -37,6 +38,8 @@ CASES = {
     "depthwise_several": ((2, 4, 12, 9), (12, 1, 3, 3), (1, 1), (1, 1), (1, 1), 4),
     "depthwise_padding": ((2, 3, 6, 7), (3, 1, 2, 2), (1, 1), (2, 3), (1, 1), 3),
     "depthwise_large": ((1, 2, 60, 67), (2, 1, 3, 3), (1, 1), (1, 1), (1, 1), 2),
+    "depthwise_5x5": ((2, 3, 14, 13), (3, 1, 5, 5), (1, 1), (2, 2), (1, 1), 3),
+    "depthwise_phases": ((2, 3, 15, 12), (3, 1, 5, 5), (2, 2), (2, 1), (1, 1), 3),
     "wide_dilation": ((1, 3, 60, 70), (3, 1, 3, 3), (1, 1), (20, 30), (20, 30), 3),
     "few_channels": ((2, 2, 9, 14), (33, 2, 4, 4), (2, 3), (1, 0), (1, 1), 1),
     "less_than_a_stride": ((2, 3, 1, 2), (40, 3, 2, 1), (3, 3), (1, 1), (2, 1), 1),
@@ -123,6 +126,13 @@ def test_what_runs_for_few_channels(device, rng):
         assert_close(y, expected, scale, terms=w[0].size)
 
 
+@pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_phases"])
+def test_backward_data_of_planes(device, case, rng):
+    with lab.profiled() if device == "cpu" else contextlib.nullcontext([]) as launches:
+        test_backward_data(device, "plane", case, rng)
+    assert not any(launch.report.races or launch.report.errors for launch in launches)
+
+
 @pytest.mark.parametrize("case", ["depthwise", "depthwise_stride", "depthwise_padding"])
 def test_backward_weight_of_planes(device, case, rng):
     test_backward_weight(device, "plane", case, rng)
@@ -175,11 +185,14 @@ def test_one_pixel_kernels_are_products_of_images(device, shape, rng):
 def test_what_runs_for_one_input_channel_a_group(device, rng):
     if device == "gpu":
         pytest.skip("the versions of a CPU")
+    is_wide = processor.vector_registers().floats >= 16
     for case, expected in {
         "depthwise": [{"plane"}],  # the gradient of the weights, too
         "depthwise_several": [{"plane", "tiled"}],
-        "depthwise_stride": [{"tiled"}, {"tiled", "implicit_gemm"}],  # with AVX2
+        "depthwise_stride": [{"tiled", "plane"}],  # forward, and the gradient by phases
         "depthwise_large": [{"tiled"}],
+        "depthwise_phases": [{"tiled", "plane"}],
+        "depthwise_5x5": [{"tiled" if is_wide else "plane"}],
     }.items():
         x, w, _, g, options = make(rng, case)
         with kernels.trace() as trace:
@@ -362,6 +375,24 @@ def test_shared_memory_has_no_races(device, version, rng):
         kernels.conv2d_backward_weight(y, x, w.shape, *options, **how)
     assert sum(launch.version == version for launch in launches) == 1 + 1 + 1
     assert not any(launch.report.races or launch.report.errors for launch in launches)
+
+
+@pytest.mark.parametrize(
+    ("width", "groups", "threads"), [(8, 1, (8, 5)), (9, 1, (16, 5)), (9, 3, (16, 1))]
+)
+def test_tiles_of_narrow_images_and_of_one_channel(device, width, groups, threads, rng):
+    """With a stride, whose phases are brought together between barriers, for each channel. A thread
+    has the results of all rows, where it has those of one channel."""
+    if device != "cpu":
+        pytest.skip("the lab records on the CPU")
+    x, w = normal(rng, (2, 3, 9, 2 * width)), normal(rng, (3, 3 // groups, 3, 5))
+    options = (2, 2), (1, 2), (1, 1), groups
+    with lab.profiled() as launches:
+        y = kernels.conv2d(x, w, None, *options, backend="numba", version="tiled")
+    (launch,) = launches
+    assert launch.report.block[:2] == threads
+    assert not (launch.report.races or launch.report.errors)
+    assert_close(y, reference.conv2d(wide(x), wide(w), None, *options), 40)
 
 
 def test_views(device, rng):
