@@ -205,12 +205,13 @@ def merge(acc_t):
 
 @functools.cache
 def apply_planes(acc_t, has_weight: bool, has_bias: bool):
-    """Grid (N * C, tiles of S); x and y (N * C, S)."""
+    """Grid (N * C * tiles of S,); x and y (N * C, S)."""
 
     @cuda.jit
     def batch_norm_apply(x, mean, invstd, weight, bias, y):
-        p = cuda.blockIdx.x
-        i = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        tiles = (x.shape[1] + cuda.blockDim.x - 1) // cuda.blockDim.x
+        p = cuda.blockIdx.x // tiles
+        i = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
         if i < x.shape[1]:
             c = p % mean.shape[0]
             scale = acc_t(invstd[c])
@@ -356,12 +357,13 @@ def split_sums_columns(acc_t):
 
 @functools.cache
 def gradient_planes(acc_t, has_weight: bool):
-    """Grid (N * C, tiles of S); g, x and dx (N * C, S); count = N * S."""
+    """Grid (N * C * tiles of S,); g, x and dx (N * C, S); count = N * S."""
 
     @cuda.jit
     def batch_norm_gradient(g, x, mean, invstd, weight, dweight, dbias, count, dx):
-        p = cuda.blockIdx.x
-        i = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        tiles = (x.shape[1] + cuda.blockDim.x - 1) // cuda.blockDim.x
+        p = cuda.blockIdx.x // tiles
+        i = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
         if i < x.shape[1]:
             c = p % mean.shape[0]
             inv = acc_t(invstd[c])
