@@ -23,6 +23,7 @@ import functools
 import math
 
 from kernels.launchers.norm import COLUMN_BLOCK
+from kernels.numba_cuda.small_block import tree_sum
 from kernels.numba_cuda.softmax import block_sum, warp_sum
 from kernels.simt import cuda
 
@@ -400,6 +401,7 @@ def group_gradient(acc_t, has_weight: bool, warps: int):
     def group_norm_gradient(g, x, mean, invstd, weight, dweight, dbias, dx):
         plain_part = cuda.shared.array(warps, acc_t)
         scaled_part = cuda.shared.array(warps, acc_t)
+        tree = cuda.shared.array(32, acc_t)
         lane, row = cuda.threadIdx.x, cuda.blockIdx.x
         warp = cuda.threadIdx.y if warps > 1 else 0
         channels, size = x.shape[1], x.shape[2]
@@ -411,8 +413,9 @@ def group_gradient(acc_t, has_weight: bool, warps: int):
                 gv = acc_t(g[row, d, i])
                 own_plain += gv
                 own_scaled += gv * (acc_t(x[row, d, i]) - m)
-            own_plain = warp_sum(own_plain)
-            own_scaled = warp_sum(own_scaled) * inv
+            own_plain = tree_sum(own_plain, tree) if warps == 1 else warp_sum(own_plain)
+            own_scaled = tree_sum(own_scaled, tree) if warps == 1 else warp_sum(own_scaled)
+            own_scaled *= inv
             if lane == 0:
                 dbias[row, d] = own_plain
                 dweight[row, d] = own_scaled
