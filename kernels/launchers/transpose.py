@@ -514,6 +514,7 @@ def _compiled(versions):
         yield "concat", ([ones(29, n) for n in (43, 43, 43, 43, 11)], 1), {"version": version}
     for mode in copies.MODES:
         yield "pad", (ones(5, 3, 43), _BORDERS, mode), {}
+    yield "pad", (ones(2, 3, 2, 3, 2, 3, 5), ((1, 0), (0, 0)) * 3 + ((1, 2),), "reflect"), {}
     for lower in (True, False):
         yield "triangle", (ones(29, 44), 0, lower), {}
     yield "copy", (ones(29, 43)[:, ::2],), {}
