@@ -241,6 +241,13 @@ define("rsqrt", "x", "rsqrt(x)", "-0.5 * g * y * y * y", domain="float")
 define("logaddexp", "a b", "where(a == b, a + 0.6931471805599453,"  # also of equal infinities
        " maximum(a, b) + log1p(exp(-abs(a - b))))",
        "g / (1 + exp(b - a))", "g / (1 + exp(a - b))", domain="float", refuses="biu")
+# A step of ctc_loss: from the same label, the one before, or past that for a toll. -1e30 for
+# log(0), but a sum may be -inf
+define("ctc_step", "a b c toll e", "log(exp(a - @) + exp(b - @) + exp(c + toll - @)) + (@ + e)"
+       .replace("@", "maximum(maximum(a, b), maximum(c + toll, -1e30))"),
+       "where(y > -1e29, g * exp(a - (y - e)), g)", "where(y > -1e29, g * exp(b - (y - e)), g)",
+       "where(y > -1e29, g * exp(c + toll - (y - e)), g)",
+       "where(y > -1e29, g * exp(c + toll - (y - e)), g)", "g", domain="float", refuses="biu")
 
 # Trigonometry and its relatives
 define("sin", "x", "sin(x)", "g * cos(x)", domain="float")

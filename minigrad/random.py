@@ -21,7 +21,7 @@ from kernels.support import ahead, forks, philox
 from minigrad import dtypes
 from minigrad._names import namespace
 from minigrad.autograd.mode import batching, mode, no_grad
-from minigrad.backends import array_module, current, device_module
+from minigrad.backends import array_module, current, device_module, on_gpu
 from minigrad.creation import _shape, finish, place
 from minigrad.devices import CPU, device, read
 from minigrad.ops.inplace import check_writable
@@ -473,8 +473,17 @@ def randperm(
     with current.at(where):
         pairs = words(2 * n, generator, where).astype(np.uint64)
         keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
-        order = array_module(keys).argsort(keys, kind="stable").astype(target, copy=False)
+        order = _order(keys).astype(target, copy=False)
     return finish(order, requires_grad, pin_memory, layout)
+
+
+def _order(keys: Any) -> Any:
+    """The stable order of random 64-bit keys. NumPy sorts by 16 bits in linear time; in the order
+    that this leaves, only short runs have to be merged."""
+    if on_gpu(keys):
+        return array_module(keys).argsort(keys, kind="stable")
+    order = (keys >> np.uint64(48)).astype(np.uint16).argsort(kind="stable")
+    return order[keys[order].argsort(kind="stable")]
 
 
 @export(method=False)

@@ -179,9 +179,11 @@ constexpr int OF_PLANES = 4;  // elements of a thread, whose loads do not wait f
 
 // Where a thread is in x: element k of it, or -1, and its channel c.
 __device__ __forceinline__ long long in_planes(int k, int channels, int size, int& c) {
-    const long long i = (blockIdx.y * (long long)OF_PLANES + k) * blockDim.x + threadIdx.x;
-    c = blockIdx.x % channels;
-    return i < size ? blockIdx.x * (long long)size + i : -1;
+    const unsigned each = OF_PLANES * blockDim.x, tiles = (size + each - 1) / each;
+    const unsigned plane = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    const long long i = tile * (long long)each + k * blockDim.x + threadIdx.x;
+    c = plane % channels;
+    return i < size ? plane * (long long)size + i : -1;
 }
 
 __device__ __forceinline__ long long in_columns(int images, int channels, int& c) {
@@ -190,7 +192,7 @@ __device__ __forceinline__ long long in_columns(int images, int channels, int& c
     return n < images && c < channels ? n * channels + c : -1;
 }
 
-// PLANES: grid (N * C, tiles of S), and `size` is S; else block (BX, BY), grid (tiles of N, tiles of
+// PLANES: grid (N * C * tiles of S), and `size` is S; else block (BX, BY), grid (tiles of N, tiles of
 // C), and `size` is N.
 template <class T, class M, class A, bool PLANES, bool WEIGHT, bool BIAS>
 __global__ void apply(const T* __restrict__ x, const M* mean, const M* invstd, const T* weight,

@@ -7,6 +7,7 @@
 // few_rows, few_columns: a thread moves one element of each of the COUNT rows or columns; constants,
 //    so that a compiler for the CPU makes packs of what neighbouring threads move
 // concat_rows: a block copies a tile of a part into its columns of the result.
+// pad_sides: a thread adds the two borders of a row that has its place for them.
 //
 // On a GPU (the plans: kernels/launchers/copies.py):
 // copy_strided: any strides on both sides; a thread moves U packs of W elements, all loaded first
@@ -84,6 +85,18 @@ __global__ void concat_rows(const T* x, T* out, long long rows, long long width,
     const long long row = blockIdx.x / tiles * blockDim.y + threadIdx.y;
     const long long j = blockIdx.x % tiles * blockDim.x + threadIdx.x;
     if (row < rows && j < width) out[row * total + start + j] = x[row * width + j];
+}
+
+// The first and the last elements of each row of out (rows, width) from others of it: `left` or
+// `right`, and so on by `step`.
+template <class T>
+__global__ void pad_sides(T* out, long long rows, long long width, long long before,
+                          long long after, long long step, long long left, long long right) {
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    out += row * width;
+    for (long long j = 0; j < before; ++j) out[j] = out[left + step * j];
+    for (long long j = 0; j < after; ++j) out[width - after + j] = out[right + step * j];
 }
 
 // A division by a number that the host knows, for n below 2^31: a product and a shift.

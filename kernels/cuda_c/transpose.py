@@ -33,6 +33,11 @@ def concat_kernel(dtype: np.dtype) -> Kernel:
     return _kernel("concat_rows", (), (storage_type(dtype),), as_passed)
 
 
+def sides_kernel(dtype: np.dtype) -> Kernel:
+    """kernel(out, rows, width, before, after, step, left, right)."""
+    return _kernel("pad_sides", (), (storage_type(dtype),), as_passed)
+
+
 def strided_kernel(dtype: np.dtype, width: int, each: int, ndim: int) -> Kernel:
     """kernel(x, out, layout): packs of `width` elements, `each` of them a thread."""
     return _kernel("copy_strided", (), (storage_type(dtype), width, each, ndim), as_passed)

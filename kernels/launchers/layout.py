@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -89,18 +90,40 @@ def borders(shape: Sequence[int], pads: tuple, mode: str) -> list[tuple[tuple, t
     """(border, what it copies) as indices of the array of this shape with pads (before, after) per
     dimension, dimension after dimension: what is copied along one has the borders of those before.
     mode: "reflect", "replicate" or "circular"."""
-    found = []
-    for d, (n, (a, b)) in enumerate(zip(shape, pads, strict=True)):
-        if mode == "reflect":
-            before, after = (2 * a, a), (a + n - 2, a + n - 2 - b)
-        elif mode == "circular":
-            before, after = (n, n + a), (a, a + b)
-        else:
-            before, after = (a, a + 1), (a + n - 1, a + n)
-        step = -1 if mode == "reflect" else 1
-        ends = ((slice(0, a), before), (slice(a + n, a + n + b), after))
-        for border, (start, stop) in [pair for pair, wide in zip(ends, (a, b)) if wide]:
-            source = slice(start, None if stop < 0 else stop, step)
-            lead = (slice(None),) * d
-            found.append(((*lead, border), (*lead, source)))
-    return found
+    return [
+        ((slice(None),) * d + (border,), (slice(None),) * d + (source,))
+        for d, (n, (a, b)) in enumerate(zip(shape, pads, strict=True))
+        for border, source in _ends(n, a, b, a, mode)
+    ]
+
+
+def parts_with_borders(shape: Sequence[int], pads: tuple, mode: str) -> list[tuple[tuple, tuple]]:
+    """(part, what it copies) as indices of the array with pads and of the one without, which has
+    this shape: the parts are all but the borders along the last dimension."""
+    along = [
+        [(slice(a, a + n), slice(0, n)), *_ends(n, a, b, 0, mode)]
+        for n, (a, b) in zip(shape, pads, strict=True)
+    ]
+    along[-1:] = [places[:1] for places in along[-1:]]
+    return [
+        (tuple([part for part, _ in places]), tuple([source for _, source in places]))
+        for places in itertools.product(*along)
+    ]
+
+
+def _ends(n: int, a: int, b: int, first: int, mode: str) -> list[tuple[slice, slice]]:
+    """The borders along a dimension of n elements, and what they copy if these begin at `first`."""
+    last = first + n - 1
+    if mode == "reflect":
+        before, after = (first + a, first), (last - 1, last - 1 - b)
+    elif mode == "circular":
+        before, after = (last + 1 - a, last + 1), (first, first + b)
+    else:
+        before, after = (first, first + 1), (last, last + 1)
+    step = -1 if mode == "reflect" else 1
+    ends = ((slice(0, a), before), (slice(a + n, a + n + b), after))
+    return [
+        (border, slice(start, None if stop < 0 else stop, step))
+        for (border, (start, stop)), wide in zip(ends, (a, b), strict=True)
+        if wide
+    ]

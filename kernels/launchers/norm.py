@@ -28,7 +28,6 @@ from kernels.launchers.common import (
     parts_of,
     splits,
     warps_a_block,
-    wide_enough,
     zeros,
 )
 from kernels.launchers.plans import Plans, place
@@ -61,16 +60,14 @@ def _block(x) -> int:
     return GPU_BLOCK if on_gpu(x) else CPU_BLOCK
 
 
-def _elementwise_tiling(name: str, version: str, shape: tuple[int, ...], block: int, each: int):
+def _elementwise_tiling(version: str, shape: tuple[int, ...], block: int, each: int):
     """Grid and block for one thread an element of a two-dimensional array, or `each` of a plane."""
     rows, columns = shape
     if version == "columns":
         bx, by = COLUMN_BLOCK
         return (ceil_div(rows, by), ceil_div(columns, bx)), COLUMN_BLOCK
-    columns = ceil_div(columns, each)
-    # A CPU takes the first block of each row before the second of one: they are long.
-    block = wide_enough(name, columns, MAX_BLOCK if block == CPU_BLOCK else block)
-    return (rows, ceil_div(columns, block)), block
+    block = MAX_BLOCK if block == CPU_BLOCK else block
+    return rows * ceil_div(columns, each * block), block
 
 
 def _reduction_tiling(version: str, channels: int, block: int):
@@ -198,7 +195,7 @@ def _plan_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     make = kernels.apply_columns if version == "columns" else kernels.apply_planes
     kernel = make(dialect.common.scalar_type(x.dtype), weight is not None, bias is not None)
     name = "batch_norm_apply"
-    tiling = _elementwise_tiling(name, version, view, _block(x), kernels.OF_PLANES)
+    tiling = _elementwise_tiling(version, view, _block(x), kernels.OF_PLANES)
     run = launcher(name, version, kernel, *tiling)
     return run, view, empty((1,), x.dtype, x)
 
@@ -261,7 +258,7 @@ def _plan_backward(dialect: Dialect, g, x, mean, invstd, weight, version: str | 
     gradient = (dialect.norm.gradient_columns if columns else dialect.norm.gradient_planes)(
         acc_t, weight is not None
     )
-    tiling = _elementwise_tiling(name, layout, view, _block(x), dialect.norm.OF_PLANES)
+    tiling = _elementwise_tiling(layout, view, _block(x), dialect.norm.OF_PLANES)
     run_gradient = launcher(name, layout, gradient, *tiling)
     count = compute_dtype(x.dtype).type(max(x.size // max(x.shape[1], 1), 1))
     return sums, run_gradient, view, count, empty((1,), x.dtype, x)

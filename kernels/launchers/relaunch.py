@@ -32,7 +32,7 @@ from kernels.support.memory import owner_of
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short
 MAX_LAUNCHES = 4096
-MAX_OPERANDS = 8
+MAX_OPERANDS = 64
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1
 

@@ -23,7 +23,7 @@ from kernels.launchers.common import (
     namespace,
     on_gpu,
 )
-from kernels.launchers.layout import borders, contiguous_strides, is_dense, merge
+from kernels.launchers.layout import contiguous_strides, is_dense, merge, parts_with_borders
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.relaunch import MAX_OPERANDS, remembered
@@ -48,6 +48,7 @@ FEW_BLOCK = (8, 32)  # along a row, and rows
 LONG, LINES = 1 << 16, 64  # rows so long want OS threads to share them, unless there are so many
 
 PART = (128, 2)  # the block that copies a part of a concatenation; on a CPU one as wide as rows are
+SIDES = 64  # rows of a block that adds borders
 CPU_PARTS = (16, 64), (64, 16), (128, 8), (256, 4)
 _COPY = TABLE["copy"]
 _plans = Plans()
@@ -366,7 +367,7 @@ def pad(
             f"pad: expected a mode among {copies.MODES} and {x.ndim} pairs, got {mode!r}, {pads}"
         )
     for n, sides in zip(x.shape, pads):
-        most = {"reflect": n - 1, "circular": n}.get(mode, max(*sides, 0) if n else 0)
+        most = {"reflect": max(n - 1, 0), "circular": n}.get(mode, max(*sides, 0) if n else 0)
         if (n + sum(sides) < 0) if mode == "constant" else min(sides) < 0 or max(sides) > most:
             raise ValueError(f"pad: {sides} with mode {mode!r} does not fit a length of {n}")
     value = compute_dtype(x.dtype).type(value).item()
@@ -400,14 +401,39 @@ def _plan_pad(dialect: Dialect, x, pads: tuple, mode: str) -> Callable:
         out = empty(shape, x.dtype, x)
         if mode == "constant" and grows:
             pointwise(dialect, _COPY, value, dtype=x.dtype, out=out)
-        to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
-        source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])
-        pointwise(dialect, _COPY, x[(*source, ...)], dtype=x.dtype, out=out[(*to, ...)])
-        for border, inner in borders(x.shape, pads, mode) if mode != "constant" else ():
-            pointwise(dialect, _COPY, out[inner], dtype=x.dtype, out=out[border])
+        for part, source in parts:
+            pointwise(dialect, _COPY, x[(*source, ...)], dtype=x.dtype, out=out[(*part, ...)])
+        if sides is not None:
+            sides(out)
         return out
 
-    return in_parts if found is None else at_once
+    if found is not None:
+        return at_once
+    sides = None
+    if mode == "constant":
+        to = tuple([slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(shape, pads)])
+        source = tuple([slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pads)])
+        parts = [(to, source)]
+    else:
+        parts = parts_with_borders(x.shape, pads, mode)
+        if pads and any(pads[-1]) and 0 not in shape:
+            sides = _sides(dialect, x.dtype, shape, pads[-1], mode)
+    return in_parts
+
+
+def _sides(dialect: Dialect, dtype, shape: tuple, pads: tuple[int, int], mode: str) -> Callable:
+    """A launch that gives each row of a contiguous array of this shape its borders."""
+    before, after = pads
+    n = shape[-1] - before - after
+    step, left, right = {
+        "reflect": (-1, 2 * before, before + n - 2),
+        "replicate": (0, before, before + n - 1),
+        "circular": (1, n, before),
+    }[mode]
+    rows = math.prod(shape[:-1])
+    kernel = dialect.transpose.sides_kernel(dtype)
+    launch = launcher("pad", "sides", kernel, ceil_div(rows, SIDES), SIDES)
+    return lambda out: launch(out.ravel(), rows, shape[-1], before, after, step, left, right)
 
 
 @remembered(1)
@@ -454,6 +480,9 @@ def _cost_of_concat(arrays, axis=0):
     return [(tuple(shape), arrays[0].dtype)], 0
 
 
+_SIDES = {"sides": "a thread adds the borders of a row, in its place by then"}
+
+
 def _cost_of_pad(x, pads, mode="constant", value=0.0):
     return [(tuple(n + a + b for n, (a, b) in zip(x.shape, pads)), x.dtype)], 0
 
@@ -485,6 +514,7 @@ def _compiled(versions):
         yield "concat", ([ones(29, n) for n in (43, 43, 43, 43, 11)], 1), {"version": version}
     for mode in copies.MODES:
         yield "pad", (ones(5, 3, 43), _BORDERS, mode), {}
+    yield "pad", (ones(2, 3, 2, 3, 2, 3, 5), ((1, 0), (0, 0)) * 3 + ((1, 2),), "reflect"), {}
     for lower in (True, False):
         yield "triangle", (ones(29, 44), 0, lower), {}
     yield "copy", (ones(29, 43)[:, ::2],), {}
@@ -511,7 +541,7 @@ FAMILY = Family(
             pad,
             _cost_of_pad,
             lambda version: ((floats(9, 40), ((1, 1), (3, 3)), "reflect"), {}),
-            dialects={"numba": {}, "cupy": {"elements": "each finds where in x it lies"}},
+            dialects={"numba": _SIDES, "cupy": {**_SIDES, "elements": "each finds its place in x"}},
         ),
         Operation(
             triangle,

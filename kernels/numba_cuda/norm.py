@@ -23,6 +23,7 @@ import functools
 import math
 
 from kernels.launchers.norm import COLUMN_BLOCK
+from kernels.numba_cuda.small_block import tree_sum
 from kernels.numba_cuda.softmax import block_sum, warp_sum
 from kernels.simt import cuda
 
@@ -205,12 +206,13 @@ def merge(acc_t):
 
 @functools.cache
 def apply_planes(acc_t, has_weight: bool, has_bias: bool):
-    """Grid (N * C, tiles of S); x and y (N * C, S)."""
+    """Grid (N * C * tiles of S,); x and y (N * C, S)."""
 
     @cuda.jit
     def batch_norm_apply(x, mean, invstd, weight, bias, y):
-        p = cuda.blockIdx.x
-        i = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        tiles = (x.shape[1] + cuda.blockDim.x - 1) // cuda.blockDim.x
+        p = cuda.blockIdx.x // tiles
+        i = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
         if i < x.shape[1]:
             c = p % mean.shape[0]
             scale = acc_t(invstd[c])
@@ -356,12 +358,13 @@ def split_sums_columns(acc_t):
 
 @functools.cache
 def gradient_planes(acc_t, has_weight: bool):
-    """Grid (N * C, tiles of S); g, x and dx (N * C, S); count = N * S."""
+    """Grid (N * C * tiles of S,); g, x and dx (N * C, S); count = N * S."""
 
     @cuda.jit
     def batch_norm_gradient(g, x, mean, invstd, weight, dweight, dbias, count, dx):
-        p = cuda.blockIdx.x
-        i = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        tiles = (x.shape[1] + cuda.blockDim.x - 1) // cuda.blockDim.x
+        p = cuda.blockIdx.x // tiles
+        i = cuda.blockIdx.x % tiles * cuda.blockDim.x + cuda.threadIdx.x
         if i < x.shape[1]:
             c = p % mean.shape[0]
             inv = acc_t(invstd[c])
@@ -398,6 +401,7 @@ def group_gradient(acc_t, has_weight: bool, warps: int):
     def group_norm_gradient(g, x, mean, invstd, weight, dweight, dbias, dx):
         plain_part = cuda.shared.array(warps, acc_t)
         scaled_part = cuda.shared.array(warps, acc_t)
+        tree = cuda.shared.array(32, acc_t)
         lane, row = cuda.threadIdx.x, cuda.blockIdx.x
         warp = cuda.threadIdx.y if warps > 1 else 0
         channels, size = x.shape[1], x.shape[2]
@@ -409,8 +413,9 @@ def group_gradient(acc_t, has_weight: bool, warps: int):
                 gv = acc_t(g[row, d, i])
                 own_plain += gv
                 own_scaled += gv * (acc_t(x[row, d, i]) - m)
-            own_plain = warp_sum(own_plain)
-            own_scaled = warp_sum(own_scaled) * inv
+            own_plain = tree_sum(own_plain, tree) if warps == 1 else warp_sum(own_plain)
+            own_scaled = tree_sum(own_scaled, tree) if warps == 1 else warp_sum(own_scaled)
+            own_scaled *= inv
             if lane == 0:
                 dbias[row, d] = own_plain
                 dweight[row, d] = own_scaled

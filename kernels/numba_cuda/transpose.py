@@ -146,3 +146,21 @@ def four_kernel(dtype: np.dtype) -> Callable:
             out[at + 3 * width] = d[i]
 
     return cuda.jit(signature(*[array(dtype)] * 5, *["int64"] * 4))(concat_four)
+
+
+@functools.cache
+def sides_kernel(dtype: np.dtype) -> Callable:
+    """kernel(out, rows, width, before, after, step, left, right): the first and the last elements
+    of each row from others of it: `left` or `right`, and so on by `step`."""
+
+    def pad_sides(out, rows, width, before, after, step, left, right):
+        row = cuda.grid(1)
+        if row < rows:
+            first = row * width
+            last = first + width - after
+            for j in range(before):
+                out[first + j] = out[first + left + step * j]
+            for j in range(after):
+                out[last + j] = out[first + right + step * j]
+
+    return cuda.jit(signature(array(dtype), *["int64"] * 7))(pad_sides)

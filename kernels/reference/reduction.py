@@ -13,6 +13,7 @@ from kernels.reference.common import compute_dtype, traced
 
 _REDUCERS = {
     "sum": lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype),
+    "nansum": lambda x, axis: np.nansum(x, axis=axis, dtype=x.dtype),
     "mean": lambda x, axis: (
         np.sum(x, axis=axis, dtype=x.dtype) / x.dtype.type(_count(x.shape, axis))
     ),

@@ -356,19 +356,22 @@ def embedding_bag(
     rows = F.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
-    if offsets is None and padding_idx is None and n and mode != "max":  # bags of one length
+    if offsets is None and padding_idx is None and n:  # bags of one length
         groups = rows.reshape(bags, n, rows.shape[1])
+        if mode == "max":
+            return groups.max(1).values
         return groups.sum(1) if mode == "sum" else groups.mean(1)
     if offsets is None:
         ids = minigrad.arange(bags, device=input.device).repeat_interleave(n)
-    counted = minigrad.ones(input.shape[0], dtype=rows.dtype, device=rows.device)
-    if padding_idx is not None:
-        counted = (input != padding_idx % weight.shape[0]).to(rows.dtype)
-    zeros = rows.new_zeros((bags, rows.shape[1]))
+    kept = None if padding_idx is None else input != padding_idx % weight.shape[0]
     if mode == "max":
-        kept = counted > 0
-        return _first_maxima(rows[kept], ids[kept], bags)
-    total = zeros.index_add(0, ids, rows * counted.unsqueeze(1))
+        rows, ids = (rows, ids) if kept is None else (rows[kept], ids[kept])
+        return _first_maxima(rows, ids, bags)
+    counted = minigrad.ones(input.shape[0], dtype=rows.dtype, device=rows.device)
+    if kept is not None:
+        counted = kept.to(rows.dtype)
+        rows = rows * counted.unsqueeze(1)
+    total = rows.new_zeros((bags, rows.shape[1])).index_add(0, ids, rows)
     if mode == "sum":
         return total
     sizes = rows.new_zeros(bags).index_add(0, ids, counted).clamp(min=1)

@@ -13,7 +13,7 @@ from minigrad.ops.combine import pad_constant
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
-LOG_ADD = POINTWISE["logaddexp"]
+LOG_ADD, CTC_STEP = POINTWISE["logaddexp"], POINTWISE["ctc_step"]
 IMPOSSIBLE = -1e30  # the logarithm of a probability of zero, in the recursion of ctc_loss
 
 
@@ -124,8 +124,7 @@ def _spelled(emitted: Tensor, labels: Tensor, times: list[int], blank: int) -> T
     times, shortest = minigrad.as_tensor(times, device=emitted.device), min(times)
     for t in range(1, steps):
         before = pad_constant(total, (2, 0), IMPOSSIBLE)
-        either = LOG_ADD(LOG_ADD(total, before[:, 1:-1]), before[:, :-2] + toll)
-        step = either + emitted[:, t]
+        step = CTC_STEP(total, before[:, 1:-1], before[:, :-2], toll, emitted[:, t])
         total = step if t < shortest else minigrad.where((times > t).unsqueeze(1), step, total)
     return total
 

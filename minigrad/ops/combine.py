@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,14 +96,9 @@ class PadByItself(Op):
 
     @staticmethod
     def forward(x: Any, pads: tuple, mode: str) -> Any:
-        if on_gpu(x) and x.dtype.kind != "c":
-            return dispatch.active.pad(x, pads, mode)
-        shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
-        out = array_module(x).empty(shape, x.dtype)
-        out[tuple([slice(a, a + n) for n, (a, _) in zip(x.shape, pads, strict=True)])] = x
-        for border, source in borders(x.shape, pads, mode):
-            out[border] = out[source]
-        return out
+        if x.dtype.kind == "c":
+            return _of_parts(PadByItself.forward, x, pads, mode)
+        return dispatch.active.pad(x, pads, mode)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, pads: tuple, mode: str) -> tuple:
@@ -117,19 +112,27 @@ class AddBorders(Op):
 
     @staticmethod
     def forward(g: Any, pads: tuple, mode: str) -> Any:
+        if g.dtype.kind == "c":
+            return _of_parts(AddBorders.forward, g, pads, mode)
         sizes = [n - a - b for n, (a, b) in zip(g.shape, pads, strict=True)]
-        total = g.copy()
+        total = dispatch.active.copy(g)
         for border, source in reversed(borders(sizes, pads, mode)):
             part = total[border]
             if mode == "replicate":
                 part = part.sum(axis=len(border) - 1, keepdims=True)
-            total[source] = total[source] + part
+            total[source] += part
         inside = [slice(a, a + n) for n, (a, _) in zip(sizes, pads, strict=True)]
-        return array_module(g).ascontiguousarray(total[tuple(inside)])
+        return dispatch.active.copy(total[tuple(inside)])
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, pads: tuple, mode: str) -> tuple:
         return (PadByItself.apply(g, pads=pads, mode=mode),)
+
+
+def _of_parts(forward: Callable, x: Any, pads: tuple, mode: str) -> Any:
+    """`forward` of complex numbers: of their parts, along one more dimension."""
+    parts = array_module(x).ascontiguousarray(x)[..., None].view(x.real.dtype)
+    return forward(parts, (*pads, (0, 0)), mode).view(x.dtype)[..., 0]
 
 
 class Triangle(Op):

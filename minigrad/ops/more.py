@@ -13,7 +13,7 @@ from minigrad import dtypes
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched
-from minigrad.ops.combine import listed
+from minigrad.ops.combine import listed, pad_constant
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
 from minigrad.ops.shape import either
@@ -56,12 +56,10 @@ def block_diag(*tensors: Tensor) -> Tensor:
     blocks = [functions.atleast_2d(t) for t in tensors]
     if any(b.ndim != 2 for b in blocks):
         raise RuntimeError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
-    width, start, rows = sum(b.shape[1] for b in blocks), 0, []
-    for b in blocks:
-        left = b.new_zeros((b.shape[0], start))
-        right = b.new_zeros((b.shape[0], width - start - b.shape[1]))
-        rows.append(functions.cat([left, b, right], 1))
-        start += b.shape[1]
+    widths = [b._array.shape[1] for b in blocks]
+    starts = [sum(widths[:i]) for i in range(len(blocks))]
+    columns = [(a, sum(widths) - a - n) for a, n in zip(starts, widths, strict=True)]
+    rows = [pad_constant(b, sides) for b, sides in zip(blocks, columns, strict=True)]
     return functions.cat(rows)
 
 

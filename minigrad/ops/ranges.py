@@ -146,10 +146,12 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, target: np.dtype) -> np
         last = first
     step = (last - first) / max(steps - 1, 1)
     wide = np.complex128 if target.kind == "c" else np.float64
-    index, half = np.arange(steps, dtype=wide), steps // 2
-    index[:half] = first + step * index[:half]
-    index[half:] = last - step * (steps - 1 - index[half:])
-    return index
+    values = np.arange(steps, dtype=wide)
+    head, tail = values[: steps // 2], values[steps // 2 :]
+    np.add(first, np.multiply(head, step, head), head)
+    np.subtract(steps - 1, tail, tail)
+    np.subtract(last, np.multiply(tail, step, tail), tail)
+    return values
 
 
 @export(method=False)

@@ -636,11 +636,13 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over `dim` with NaN counted as zero."""
     dtypes.refuse_complex("nansum does not support complex inputs", input._array.dtype)
-    return sum(_without_nan(input), dim, keepdim, dtype=dtype)
-
-
-def _without_nan(x: Tensor) -> Tensor:
-    return x.masked_fill(POINTWISE["isnan"](x), 0) if x.is_floating_point() else x
+    if not input.is_floating_point():
+        return sum(input, dim, keepdim, dtype=dtype)
+    target = sum_dtype(input, dtype)
+    if dtypes.category(target) != dtypes.FLOATING or mode.observer is not None:
+        filled = input.masked_fill(POINTWISE["isnan"](input), 0)  # no integer is NaN
+        return sum(filled, dim, keepdim, dtype=dtype)
+    return reduce("nansum", input, dim, keepdim, target)
 
 
 @export()

@@ -358,6 +358,12 @@ case(
 )
 case("norm_1", lambda m, x: m.norm(x, p=1, dim=0), (3, 4), ref=lambda x: np.abs(x).sum(0))
 case("norm_3", lambda m, x: x.norm(3), (3, 4), ref=lambda x: (np.abs(x) ** 3).sum() ** (1 / 3))
+case(
+    "nansum",
+    lambda m, x: m.nansum(m.where(x > 1, np.nan, x), 1),
+    (3, 4),
+    ref=lambda x: np.nansum(np.where(x > 1, np.nan, x), 1),
+)
 case("norm_inf", lambda m, x: x.norm(float("inf")), (3, 4), ref=lambda x: np.abs(x).max())
 case(
     "dist",

@@ -46,6 +46,26 @@ def test_the_gradient_can_be_differentiated(mode):
     assert m.autograd.gradgradcheck(lambda x: F.pad(x * x, (2, 1, 1, 3), mode), (x,))
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_complex_numbers(torch, mode):
+    rng = np.random.default_rng(SEED)
+    x = (rng.standard_normal((3, 4, 2, 5)) + 1j * rng.standard_normal((3, 4, 2, 5))).T
+    ours, theirs = m.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    y = F.pad(ours, (2, 1, 1, 2), mode)
+    expected = torch.nn.functional.pad(theirs, (2, 1, 1, 2), mode)
+    np.testing.assert_array_equal(y.detach().numpy(), expected.detach().numpy())
+    (found,) = m.autograd.grad(y, ours, y.detach())
+    (right,) = torch.autograd.grad(expected, theirs, expected.detach())
+    np.testing.assert_allclose(found.numpy(), right.numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4)])
+def test_no_planes(torch, mode, shape):
+    y = F.pad(m.ones(shape), (1, 2, 2, 1), mode)
+    assert y.shape == (*shape[:2], 6, 7)
+
+
 def test_what_a_crop_leaves_may_be_too_little():
     with pytest.raises(RuntimeError, match="Padding size should be less"):
         F.pad(m.ones(1, 1, 3), (3, -2), "circular")

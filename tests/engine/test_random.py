@@ -9,6 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import backends
+from minigrad.random import _order, words
 
 BACKENDS = ["numpy", "numba"]
 
@@ -104,6 +105,18 @@ def test_distributions(backend):
     e = mg.empty(n).exponential_(2.0).numpy()
     assert abs(e.mean() - 0.5) < 5 * 0.5 / np.sqrt(n)
     assert sorted(mg.randperm(100).tolist()) == list(range(100))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 70_001])
+def test_a_permutation_sorts_random_words_stably(n):
+    mg.manual_seed(n)
+    found = mg.randperm(n)
+    mg.manual_seed(n)
+    pairs = words(2 * n, None).astype(np.uint64) if n else np.zeros(0, np.uint64)
+    keys = (pairs[:n] << np.uint64(32)) | pairs[n:]
+    np.testing.assert_array_equal(found.numpy(), np.argsort(keys, kind="stable"))
+    few = keys >> np.uint64(47) << np.uint64(47) | keys & np.uint64(1)  # with equal ones
+    np.testing.assert_array_equal(_order(few), np.argsort(few, kind="stable"))
 
 
 def test_multinomial(backend):

@@ -154,6 +154,25 @@ def test_borders(mode, backend):
                 np.testing.assert_array_equal(get(dialect.pad(put(x, "gpu"), pads, mode, 1)), want)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("backend", ["cupy", "numba"])
+def test_borders_on_a_cpu(mode, backend):
+    dialect = dispatch.dialect(backend)
+    for shape, pads in BORDERS.values():
+        for x in (numbered(shape), numbered((*shape, 2)).astype(np.float16)[..., 1]):
+            want = reference.pad(x, pads, mode)
+            for _ in range(4):  # the last ones are remembered
+                np.testing.assert_array_equal(dialect.pad(x, pads, mode), want)
+    x = numbered((3, 4, 10)).transpose(1, 0, 2)[..., ::2]  # one copy for each part between borders
+    with dispatch.trace() as trace:
+        found = dialect.pad(x, ((0, 0), (1, 2), (3, 1)), mode)
+    np.testing.assert_array_equal(found, reference.pad(x, ((0, 0), (1, 2), (3, 1)), mode))
+    assert {name: count for name, (count, _) in trace.rows.items()} == {
+        ("pointwise.copy", "strided"): 3,
+        ("pad", "sides"): 1,
+    }
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["cupy", "numba"])
 def test_borders_of_less_than_nothing(backend):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
 import kernels
 from kernels import reference
+from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -160,3 +163,28 @@ def test_groups_of_other_shapes(device, rng):
         )
     with pytest.raises(ValueError, match="expected g like x"):
         kernels.group_norm_backward(given[0][:2], *given[1:])
+
+
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_the_blocks_of_a_plane_follow_each_other(device, backend, rng, monkeypatch):
+    """A CPU runs blocks in the order of x: of all planes' first blocks first, it would read memory
+    in steps of a plane."""
+    launchers = importlib.import_module("kernels.launchers.norm")
+    launcher, grids = launchers.launcher, []
+
+    def noted(name, version, kernel, grid, block):
+        grids.append(grid)
+        return launcher(name, version, kernel, grid, block)
+
+    monkeypatch.setattr(launchers, "launcher", noted)
+    monkeypatch.setattr(launchers, "_plans", Plans())
+    x, g = normal(rng, (2, 3, 5003)), normal(rng, (2, 3, 5003))
+    mean, invstd, weight, bias = (normal(rng, 3) for _ in range(4))
+    y = kernels.batch_norm_apply(*put_all(device, x, mean, invstd, weight, bias), backend=backend)
+    assert_close(y, reference.batch_norm_apply(*wide_all(x, mean, invstd, weight, bias)), 50)
+    dx, _, _ = kernels.batch_norm_backward(
+        *put_all(device, g, x, mean, invstd, weight), backend=backend
+    )
+    expected = reference.batch_norm_backward(*wide_all(g, x, mean, invstd, weight))
+    assert_close(dx, expected[0], 2000)
+    assert type(grids[0]) is int and type(grids[-1]) is int, grids  # of one dimension

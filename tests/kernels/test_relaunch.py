@@ -21,6 +21,7 @@ from kernels.pointwise import TABLE
 from kernels.simt.backend import helpers, sharing
 from kernels.simt.backend import relaunch as code
 from kernels.support import thread_pool
+from minigrad.ops.views import _stacked
 
 ADD, MUL = TABLE["add"], TABLE["mul"]
 
@@ -66,7 +67,18 @@ def test_a_launch_is_remembered_for_operands_of_its_kind(rng):
         assert again(MUL, x, y) is None
     assert again(ADD, a, b) is None
     assert again(MUL, a, b, c) is None
-    assert again(MUL, *[a] * 9) is None
+    assert again(MUL, *[a] * (relaunch.MAX_OPERANDS + 1)) is None
+
+
+def test_so_many_operands_are_remembered_and_no_more(rng):
+    assert relaunch.MAX_OPERANDS == code.MAX_OPERANDS == 64
+    for shape in ((2,), (1, 2, 3, 1, 2)):
+        for count, known in ((9, True), (64, True), (65, False)):
+            arrays = [*rng.normal(size=(count, *shape)).astype(np.float32)]
+            tensors = [*map(minigrad.from_numpy, arrays)]
+            for _ in range(4):
+                np.testing.assert_array_equal(minigrad.stack(tensors[::-1]), arrays[::-1])
+            assert (again(_stacked(0), *arrays) is not None) == known
 
 
 def test_layouts_of_all_kinds(rng):

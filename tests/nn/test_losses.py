@@ -332,3 +332,37 @@ def test_losses_of_planes_copy_no_logits():
         F.cross_entropy(x, target)
         F.nll_loss(x, target)
     assert not {"transpose", "pointwise.copy"} & {name for name, _ in trace.rows}
+
+
+def test_a_step_of_ctc_loss_is_one_launch_of_arithmetic(rng):
+    scores = minigrad.from_numpy(rng.standard_normal((6, 2, 4))).requires_grad_()
+    labels = minigrad.tensor([[1, 2], [3, 3]])
+
+    def loss(scores):
+        return F.ctc_loss(scores.log_softmax(2), labels, [6, 5], [2, 2])
+
+    with backends.use("numba"), kernels.trace() as trace:
+        loss(scores)
+    counts = {family: count for (family, _), (count, _) in trace.rows.items()}
+    assert counts["pointwise.ctc_step"] == 5
+    assert counts["pointwise.logaddexp"] == 1
+    assert minigrad.autograd.gradcheck(loss, (scores,))
+    assert minigrad.autograd.gradgradcheck(loss, (scores,))
+
+
+def test_ctc_loss_of_symbols_that_cannot_be(torch, rng):
+    logs = rng.standard_normal((7, 2, 5))
+    logs[:, :, 4] = logs[2:4, 1, 1] = -np.inf  # one never occurs, one not at two times
+    found = []
+    for m in (minigrad, torch):
+        x = m.from_numpy(logs.copy()).requires_grad_()
+        loss = m.nn.functional.ctc_loss(
+            x, m.tensor([[1, 2], [1, 1]]), [7, 6], [2, 2], reduction="sum"
+        )
+        loss.backward()
+        found.append((loss.item(), x.grad.numpy()))
+    (ours, gradient), (theirs, expected) = found
+    assert ours == pytest.approx(theirs, rel=1e-12)
+    known = ~np.isnan(expected)  # torch's is NaN where a logarithm is -inf
+    assert known[:, 0, :4].all()
+    np.testing.assert_allclose(gradient[known], expected[known], rtol=1e-9, atol=1e-12)

@@ -273,6 +273,25 @@ def test_kinds_of_errors_as_torch(torch):
         assert t.nn.AdaptiveAvgPool2d((None, 1))(t.ones(1, 1, 2, 2)).shape == (1, 1, 2, 1)
 
 
+def test_maxima_of_bags_of_one_length_take_one_reduction(torch, rng):
+    rows = rng.integers(-2, 3, (9, 5)).astype(np.float32)  # with equal ones
+    places = rng.integers(0, 9, (7, 4))
+    found = []
+    for m in (minigrad, torch):
+        weight = m.from_numpy(rows.copy()).requires_grad_()
+        y = m.nn.functional.embedding_bag(m.from_numpy(places), weight, mode="max")
+        (y * y).sum().backward()
+        found.append((y.detach().numpy(), weight.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with kernels.trace() as trace, minigrad.no_grad():
+        nn.functional.embedding_bag(
+            minigrad.from_numpy(places), minigrad.from_numpy(rows), mode="max"
+        )
+    families = {family for family, _ in trace.rows}
+    assert not [name for name in families if "scatter" in name or name == "index_add"], families
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
     table = minigrad.tensor([[1.0], [2.0], [4.0], [8.0]])

@@ -120,11 +120,11 @@ exp10 = unary(
     IRBody(lambda x: vec64.pow(x.constant(10.0), x)),
     vec.exp10,
 )
-expm1 = unary("expm1", _keys("expm1"), math.expm1, vec.expm1)
+expm1 = unary("expm1", _keys("expm1"), IRBody(vec.expm1_64), vec.expm1)
 log = unary("log", _keys("log", "libdevice.fast_logf"), IRBody(vec.log64), vec.log)
 log2 = unary("log2", _keys("log2", "libdevice.fast_log2f"), math.log2, vec.log2)
 log10 = unary("log10", _keys("log10", "libdevice.fast_log10f"), math.log10, vec.log10)
-log1p = unary("log1p", _keys("log1p"), math.log1p, vec.log1p)
+log1p = unary("log1p", _keys("log1p"), IRBody(vec.log1p64), vec.log1p)
 tanh = unary("tanh", _keys("tanh"), IRBody(vec.tanh64), vec.tanh)
 erf = unary("erf", _keys("erf"), IRBody(vec64.erf), vec.erf)
 erfc = unary("erfc", _keys("erfc"), math.erfc)

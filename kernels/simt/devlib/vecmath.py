@@ -603,6 +603,34 @@ def log64(x: V) -> V:
     return (x.bits().below(0x7FF0000000000000) | (x <= 0.0)).where(result, x)
 
 
+def log1p64(x: V) -> V:
+    u = x + 1.0
+    # what rounding 1 + x lost, added back to first order
+    lost = ((u > 1.0).where(x - (u - 1.0), (1.0 - u) + x)) / u
+    exponent, mantissa = _split_wide(u)
+    f = mantissa - 1.0
+    s = f / (f + 2.0)
+    square, half = s * s, f * f * 0.5
+    rest = s * (half + polynomial(square, _LOG64) * square) + exponent * LN2_LOW_64
+    rest = rest + (x < 2.0**60).where(lost, 0.0)
+    result = exponent * LN2_HIGH_64 - ((half - rest) - f)
+    result = (x.abs() < 2.0**-54).where(x, result)
+    result = (x == -1.0).where(x.constant(-INFINITY), result)
+    result = (x < -1.0).where(x.constant(NAN), result)
+    return (x.bits() == 0x7FF0000000000000).where(x, _or_nan(x, result))
+
+
+def expm1_64(x: V) -> V:
+    bounded = _clamp(x, -45.0, 710.0)
+    n = (bounded * LOG2_E).rint()
+    r = (bounded - n * LN2_HIGH_64) - n * LN2_LOW_64
+    p = polynomial(r, _EXP64) * r * r + r
+    half = _power_of_two_64(n - 1.0)  # half of 2^n: 2^1024 would overflow
+    result = (half * p + (half - 0.5)) * 2.0
+    result = (x.abs() < 2.0**-54).where(x, result)  # halving would cost a subnormal its last bit
+    return _or_nan(x, result)
+
+
 def tanh64(x: V) -> V:
     size, square = x.abs(), x * x
     small = polynomial(square, _TANH64) * square * x + x

@@ -43,6 +43,7 @@ REFERENCES = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 ULP = 2.0
+WIDE_NAMES = ["exp", "log", "tanh", "sin", "cos", "tan", "erf", "expm1", "log1p"]
 ODD = ("asin", "atan", "sinh", "asinh", "atanh")
 
 
@@ -123,7 +124,7 @@ def wide_arguments() -> np.ndarray:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.skipif(np.finfo(WIDE).nmant < 63, reason="no longer float to compare with")
 @pytest.mark.parametrize("fastmath", [False, True])
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "sin", "cos", "tan", "erf"])
+@pytest.mark.parametrize("name", WIDE_NAMES)
 def test_float64_within_two_ulp(name, fastmath):
     x = wide_arguments()
     if fastmath:
@@ -311,7 +312,7 @@ def test_a_loop_vectorises(name):
     assert vector_instructions(name), "something in the function stops the vectoriser"
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sin", "cos", "tan"])
+@pytest.mark.parametrize("name", WIDE_NAMES)
 def test_a_loop_of_float64_vectorises(name):
     assert vector_instructions(name, "double")
 
