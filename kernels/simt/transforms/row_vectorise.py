@@ -138,8 +138,9 @@ class RowPlanner:
         """`body` and the number of threads that go through it together: those of a row, where it
         makes rows of a line of threads."""
         x, y, z = self.program.block
-        found = by_columns(body, x) if y == z == 1 and not self.program.cooperative else None
-        return (body, x) if found is None else found
+        if y * z > 1 or self.program.cooperative:
+            return body, x
+        return by_columns(body, x, self.kinds) or (body, x)
 
     def in_registers(self, body: list[ast.stmt], lanes: int) -> tuple[list[ast.stmt], int]:
         """`body` and a number of threads whose accumulators fit in the registers."""

@@ -182,6 +182,19 @@ def test_a_tile_of_a_line_of_threads(width):
     assert together(product) == {str(width), str(width * width)}  # the latter where sums begin
 
 
+def test_numbers_that_are_no_integers():
+    @cuda.jit
+    def shifted(by, out):
+        t = cuda.threadIdx.x
+        out[0, t] = (32 * by + t) // 32
+        out[1, t] = (32 * by + t) % 32
+
+    out, t = np.zeros((2, 64)), np.arange(64)
+    shifted[1, 64](0.5, out)
+    np.testing.assert_array_equal(out, [(16 + t) // 32, (16 + t) % 32])
+    assert together(shifted) == {"64"}
+
+
 def test_numbers_that_change_and_short_rows_are_left_alone():
     @cuda.jit
     def changes(out):
