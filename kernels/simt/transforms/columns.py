@@ -14,7 +14,16 @@ from numba.core import types
 
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import exposure
-from kernels.simt.ir.nodes import binary, clone, const, defined, expressions, load, statements
+from kernels.simt.ir.nodes import (
+    binary,
+    clone,
+    const,
+    defined,
+    expressions,
+    load,
+    names,
+    statements,
+)
 
 LEAST, MOST = 8, 64  # threads that go together
 
@@ -37,15 +46,20 @@ def by_columns(
 
 
 def _assigned_once(body: list[ast.stmt]) -> dict[str, ast.expr]:
-    """The values of variables that have no other one in `body`."""
-    values: dict[str, list[ast.expr]] = {}
+    """The values of variables that have no other one in `body`, and whose values stay the same for
+    as long as they are used: what these are computed from is not assigned again meanwhile."""
+    values: dict[str, list[ast.expr | None]] = {}
     for stmt in statements(body):
-        if isinstance(stmt, ast.Assign) and (name := defined(stmt)) is not None:
-            values.setdefault(name, []).append(stmt.value)
+        if (name := defined(stmt)) is not None:
+            values.setdefault(name, []).append(getattr(stmt, "value", None))
     exposed, _, _ = exposure(body, set(values))
-    return {
-        name: found[0] for name, found in values.items() if len(found) == 1 and name not in exposed
-    }
+    single = {name: found[0] for name, found in values.items() if len(found) == 1}
+    changing = set(values) - set(single) | exposed
+    once = {name: value for name, value in single.items() if value is not None}
+    while found := {n for n, value in once.items() if n in changing or names(value) & changing}:
+        changing |= found
+        once = {name: value for name, value in once.items() if name not in found}
+    return once
 
 
 class _Numbers:

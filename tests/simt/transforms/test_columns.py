@@ -195,6 +195,31 @@ def test_numbers_that_are_no_integers():
     assert together(shifted) == {"64"}
 
 
+def test_what_a_number_is_computed_from_may_change():
+    @cuda.jit
+    def steps(out):
+        t, k = cuda.threadIdx.x, 0
+        while k < 3:
+            i = k * 32 + t
+            k += 1
+            out[k - 1, t] = i // 32
+
+    @cuda.jit
+    def through_another(out):
+        t, k = cuda.threadIdx.x, 0
+        while k < 3:
+            start = k * 32
+            i = start + t
+            k += 1
+            out[k - 1, t] = i // 32 + i % 32
+
+    k, t = np.arange(3)[:, None], np.arange(64)
+    for kernel, values in ((steps, k + t // 32), (through_another, k + t // 32 + t % 32)):
+        out = np.full((3, 64), -1)
+        kernel[1, 64](out)
+        np.testing.assert_array_equal(out, values)
+
+
 def test_numbers_that_change_and_short_rows_are_left_alone():
     @cuda.jit
     def changes(out):
