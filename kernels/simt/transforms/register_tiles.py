@@ -125,7 +125,10 @@ def _accumulators(loop: ast.For, program: Program) -> set[str]:
     found = local & arrays
     if arrays - local or any(names(s) & found for s in before):
         return set()
-    nodes = [n for s in own for n in ast.walk(s)]
+    nodes = [n for s in [*before, *own] for n in ast.walk(s)]
+    known = {*program.arrays, *program.params, *program.constants}
+    if not {_array_of(n) for n in nodes if isinstance(n, ast.Subscript)} <= known:
+        return set()  # a view, maybe of these arrays
     elements = [n for n in nodes if isinstance(n, ast.Subscript) and _array_of(n) in found]
     uses = [n for n in nodes if isinstance(n, ast.Name) and n.id in found]
     places = {(_array_of(n), _places(n, counter(inner))) for n in elements}

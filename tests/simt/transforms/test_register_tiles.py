@@ -156,6 +156,23 @@ def test_iterations_that_need_each_other_stay_together():
             out[i, tx] = acc[i, 3]
 
     @cuda.jit
+    def viewed(a, b, out):
+        """All need the first row, which changes, by a name of its own."""
+        acc = cuda.local.array((4, 4), float32)
+        tx = cuda.threadIdx.x
+        for i in range(4):
+            for j in range(4):
+                acc[i, j] = b[i, tx] * (j + 1)
+        first = acc[0]
+        for q in range(a.shape[1]):
+            for i in range(4):
+                for j in range(4):
+                    acc[i, j] = acc[i, j] * float32(0.5) + first[j] * a[i, q]
+        cuda.syncthreads()
+        for i in range(4):
+            out[i, tx] = acc[i, 3]
+
+    @cuda.jit
     def counted(a, b, out):
         """A variable counts through all iterations."""
         acc = cuda.local.array(16, float32)
@@ -199,8 +216,13 @@ def test_iterations_that_need_each_other_stay_together():
         for i in range(4):
             for j in range(4):
                 square[i, j] = square[i, j] / 2 + square[j, i] / 4 + a[i, q]
+    rows = wide[:4] * 4
+    for q in range(DEPTH):
+        for i in range(4):
+            rows[i] = rows[i] / 2 + rows[0] * a[i, q]
     expected = {
         neighbours: acc[12:],
+        viewed: rows,
         halved: np.repeat(half[None], 4, 0),
         turned: square[:, 3],
         counted: steps.sum(0)[:4],
