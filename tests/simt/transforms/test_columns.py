@@ -238,6 +238,14 @@ def test_numbers_that_change_and_short_rows_are_left_alone():
             cuda.syncthreads()
 
     @cuda.jit
+    def begins_elsewhere(out):
+        place = cuda.threadIdx.x + 7
+        for _ in range(3):
+            out[1, cuda.grid(1)] += place % 32
+            place = cuda.threadIdx.x
+            cuda.syncthreads()
+
+    @cuda.jit
     def short(out):
         out[0, cuda.grid(1)] = cuda.threadIdx.x % 4
 
@@ -245,6 +253,8 @@ def test_numbers_that_change_and_short_rows_are_left_alone():
     t = np.arange(64)
     goes_on[2, 64](out)
     np.testing.assert_array_equal(out[0], np.tile(t % 32 + 2 * t % 32 + 3 * t % 32, 2))
+    begins_elsewhere[2, 64](out)
+    np.testing.assert_array_equal(out[1], np.tile((t + 7) % 32 + 2 * (t % 32), 2))
     short[2, 64](out)
     np.testing.assert_array_equal(out[0], np.tile(t % 4, 2))
     assert together(goes_on) == together(short) == {"64"}
