@@ -35,6 +35,10 @@ _MAY_RAISE = ".pickle", ".numba.unresolved"
 # Rows of threads that do not fill a vector read every second element by masked loads and shuffles,
 # not by gathers. x86's cost model leaves this off; 2x2 maxima of 14 columns take 0.7 ns, not 2.3.
 llvm.set_option("minigrad", "-enable-masked-interleaved-mem-accesses")
+# Sums of a row are an array on the stack until LLVM keeps them in registers, for which it looks at
+# all places that use the array. It gives up at a hundred, and a dozen unrolled rows have more: each
+# iteration would store all sums. A product whose threads sum in a loop took three times as long.
+llvm.set_option("minigrad", "-capture-tracking-max-uses-to-explore=100000")
 # A Zen 4 gathers into vectors in twice the time of loads one by one. Where elements are computed
 # with, the vectors are still worth it.
 _SLOW_GATHERS = llvm.get_host_cpu_name().startswith("znver")

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import kernels
+from kernels.simt import cuda
 from kernels.simt.backend import codegen
 from kernels.support import processor
 
@@ -79,8 +80,20 @@ def listings(request, tmp_path_factory) -> tuple[Processor, dict[str, str]]:
     return PROCESSORS[request.param], {path.stem: path.read_text() for path in folder.glob("*.s")}
 
 
+@cuda.jit(debug=False)
+def product(a, b, c):
+    j, i = cuda.grid(2)
+    if i < c.shape[0] and j < c.shape[1]:
+        total = np.float32(0)
+        for k in range(a.shape[1]):
+            total += a[i, k] * b[k, j]
+        c[i, j] = total
+
+
 def launch() -> None:
     x = np.ones((256, 256), np.float32)
+    for block in ((32, 8), (128, 8)):
+        product[(256 // block[0], 256 // block[1]), block](x, x, np.empty_like(x))
     for version in ("tiled", "register_1d", "register_2d"):
         kernels.matmul(x, x, version=version)
     kernels.softmax(x)
@@ -143,6 +156,15 @@ def test_products_sum_in_registers(listings, name):
     loops = inner_loops(other, texts[name])
     assert loops and min(share for share, _ in loops) > 0.5
     assert not any(stores for _, stores in loops)
+
+
+@pytest.mark.parametrize("name", ["product", "product_2"])
+def test_a_loop_that_asks_whether_to_stop_sums_in_registers(listings, name):
+    other, texts = listings
+    straight = re.split(r"^\.LBB\w+:|\t(?:j\w+|b|b\.\w+|cbn?z|tbn?z)\t", texts[name], flags=re.M)
+    products = [code for code in straight if len(re.findall(other.multiply_add, code)) >= 8]
+    assert products
+    assert not any(re.search(other.store, code) for code in products)
 
 
 @pytest.mark.parametrize("name", ["matmul_register_1d", "matmul_register_2d"])
