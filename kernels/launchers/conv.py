@@ -17,7 +17,8 @@
 7. mma_sync        CUDA C, 16-bit elements: the same on tensor cores (conv_mma)
 
 Where the kernel is as large as the image, all three are products as they are (matmul); so they are
-on a CPU for a 1x1 kernel, and forward for few images of many channels, with windows as columns.
+on a CPU for a 1x1 kernel, and for few images of many channels, with windows as columns, whose
+gradients are added up.
 
 Backward-data is a convolution of the padded gradient with the weights rotated by 180 degrees;
 backward-weight is a product of the gradient with the same offset-table operand. All sums have a
@@ -189,13 +190,11 @@ def _version(
     if windows is None:
         return conv_costs.cheapest_of_weights(dialect, geo, terms, rows, may_filter)
     also = ["winograd"] if may_filter else []
-    if not backward and conv_product.may_copy(geo, like):
+    if conv_product.may_copy(geo, like):
         also.append("product")
     if not backward and conv_few.refusal(windows, like.dtype) is None:
         also.append("few_channels")
-    return conv_costs.cheapest(
-        dialect, windows, geo.x_shape[0], rows, terms, is_small, backward, also
-    )
+    return conv_costs.cheapest(dialect, windows, geo, rows, terms, is_small, backward, also)
 
 
 def _tile_grid(

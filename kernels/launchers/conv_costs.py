@@ -21,6 +21,7 @@ from kernels.support import processor
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
 COPIED = 85  # an element of a window that is copied to a column
+FOLDED = 30  # ... whose gradient is added to the others of the element
 BROUGHT_APART = 60  # a result, from the order of channels to that of images
 TRANSPOSED = 30  # an element of the weights; from further away than the second level FAR_TRANSPOSED
 FAR_TRANSPOSED = 120
@@ -92,8 +93,16 @@ def _winograd(windows: Windows, rows: int) -> float:
     return each + FILTER * read / max(rows, 1)
 
 
+def _folded(geo: Geometry) -> float:
+    """The cost of dx by a product, the gradients of all windows, which are added up."""
+    outs, window = geo.w_shape[0], math.prod(geo.w_shape[1:])
+    positions = geo.x_shape[0] * math.prod(geo.out)
+    each = _waste((positions, window), (8, 32)) * (outs + 24) + FOLDED
+    return each * positions * window / math.prod(geo.x_shape)
+
+
 def cheapest(
-    dialect: Dialect, windows: Windows, images: int, columns: int, terms: int, is_small: bool,
+    dialect: Dialect, windows: Windows, geo: Geometry, columns: int, terms: int, is_small: bool,
     backward: bool, also: Collection[str],
 ) -> str:  # fmt: skip
     """For the output or dx (`backward`): so many columns of results a group, each of so many terms
@@ -108,6 +117,7 @@ def cheapest(
     if is_small and tiled == math.inf:
         return "direct"
     pixels, each = math.prod(windows.out), 32 if _is_wide() else 24
+    images = geo.x_shape[0]
     rows = images * pixels
     costs = {
         "tiled": tiled + more,
@@ -120,7 +130,9 @@ def cheapest(
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
     for version in costs if backward else ("batch_gemm",):  # which need transposed weights
         costs[version] += transposed
-    if "product" in also:
+    if "product" in also and backward:
+        costs["product"] = _folded(geo)
+    elif "product" in also:
         product = _waste((rows, columns), (32, 32)) * (terms + 24)
         apart = BROUGHT_APART if images > 1 else 0
         costs["product"] = product + COPIED * terms / max(columns, 1) + apart

@@ -2,8 +2,8 @@
 row then, or one pixel large, so that an image is a matrix of channels x pixels.
 
 Of any other one the windows can be copied to the columns of a matrix (im2col), each element as
-often as windows have it; for few images with many channels that costs less than transposing the
-weights for batch_gemm."""
+often as windows have it, and the gradients of windows added up (col2im); for few images with many
+channels that costs less than transposing the weights for batch_gemm."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import math
 
 import numpy as np
 
-from kernels.launchers.common import Dialect, compute_dtype, empty
+from kernels.launchers.common import Dialect, ceil_div, compute_dtype, empty, launcher
 from kernels.launchers.conv_planes import Geometry, padded
 from kernels.launchers.matmul import matmul
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
+from kernels.launchers.transpose import transpose
 from kernels.pointwise import TABLE
 
 MIN_PIXELS = 512  # of an image: fewer fill tiles, or batch_gemm fills more of them
 TILE = 16  # pixels from which tiles are full enough where there are channels for many rows
 MIN_CHANNELS = 32
+LANES = 64  # channels of a block that adds up windows
 
 
 def pays(geo: Geometry, like, is_convolution: bool) -> bool:
@@ -78,10 +80,53 @@ def _by_columns(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool
     return product
 
 
+def _by_pixels(dialect: Dialect, geo: Geometry, has_bias: bool):
+    """The function (w, x, bias) -> y of a 1x1 convolution by one product, with the pixels of all
+    images as rows."""
+    (n, channels), outs = geo.x_shape[:2], geo.w_shape[0]
+
+    def product(w, x, bias):
+        pixels = transpose(dialect, x.reshape(n, channels, -1), (0, 2, 1)).reshape(-1, channels)
+        y = matmul(dialect, pixels, w.reshape(outs, channels).T, bias if has_bias else None)
+        return transpose(dialect, y.reshape(n, -1, outs), (0, 2, 1)).reshape(n, outs, *geo.out)
+
+    return product
+
+
+def _by_windows(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (g, w) -> dx by one product, the gradients of all windows."""
+    (n, channels, *size), (outs, *window), out = geo.x_shape, geo.w_shape, geo.out
+    block = min(LANES, channels)
+    kernel = dialect.conv_direct.fold(
+        dialect.common.scalar_type(like.dtype), geo.w_shape[2:], geo.stride, geo.dilation
+    )
+    grid = n * math.prod(size), ceil_div(channels, block)
+    fold = launcher(name, "fold", kernel, grid, block)
+
+    def data(g, w):
+        pixels = transpose(dialect, g.reshape(n, outs, -1), (0, 2, 1)).reshape(-1, outs)
+        windows = matmul(dialect, pixels, w.reshape(outs, -1))
+        if geo.mixes_channels:
+            dx = transpose(dialect, windows.reshape(n, -1, channels), (0, 2, 1))
+            return dx.reshape(geo.x_shape)
+        dx = empty(geo.x_shape, like.dtype, g)
+        fold(windows.reshape(n, *out, *window), dx, *geo.padding)
+        return dx
+
+    return data
+
+
+def _few_pixels(geo: Geometry) -> bool:
+    """Whether the images of a 1x1 convolution are too small for a product each."""
+    return geo.x_shape[0] > 1 and math.prod(geo.out) < TILE
+
+
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
     if not (geo.is_product or geo.mixes_channels):
         return _by_columns(dialect, name, geo, like, has_bias)
+    if not geo.is_product and _few_pixels(geo):
+        return _by_pixels(dialect, geo, has_bias)
     of_x, of_w, of_y = _shapes(geo)
 
     def rows(w, x, bias):
@@ -99,6 +144,8 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, w) -> dx."""
+    if not geo.is_product and (not geo.mixes_channels or _few_pixels(geo)):
+        return _by_windows(dialect, name, geo, like)
     _, of_w, of_g = _shapes(geo)
     if geo.is_product:
         return lambda g, w: matmul(dialect, g.reshape(of_g), w.reshape(of_w)).reshape(geo.x_shape)

@@ -10,6 +10,8 @@
                      each position for each phase of the stride
     plane_weight     a warp walks along planes of x and g together, with a sum for each tap
     direct_data      one thread per element of dx, which sums over every output that read it
+    fold             one thread per element of dx, which sums over the windows that have it, where
+                     a product has brought the gradients of all windows
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
 Kernel size, stride and dilation are constants of a kernel: their loops unroll.
@@ -308,6 +310,34 @@ def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
             dx[n, c, h, v] = acc
 
     return conv2d_direct_data
+
+
+@functools.cache
+def fold(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
+    """Neighbours are channels. Grid (images * pixels of dx, channel tiles); windows (N, OH, OW, C,
+    KH, KW)."""
+    (kh, kw), (sh, sw), (dh, dw) = kernel, stride, dilation
+
+    @cuda.jit
+    def conv2d_fold(windows, dx, pad_h, pad_w):
+        c = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        v = cuda.blockIdx.x % dx.shape[3]
+        h = cuda.blockIdx.x // dx.shape[3] % dx.shape[2]
+        n = cuda.blockIdx.x // (dx.shape[2] * dx.shape[3])
+        if c < dx.shape[1]:
+            acc = acc_t(0)
+            for i in range(kh):
+                top = h + pad_h - i * dh
+                oh = top // sh
+                if top >= 0 and oh * sh == top and oh < windows.shape[1]:
+                    for j in range(kw):
+                        left = v + pad_w - j * dw
+                        ow = left // sw
+                        if left >= 0 and ow * sw == left and ow < windows.shape[2]:
+                            acc += windows[n, oh, ow, c, i, j]
+            dx[n, c, h, v] = acc
+
+    return conv2d_fold
 
 
 @functools.cache
