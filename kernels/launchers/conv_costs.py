@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Collection
 
-from kernels.launchers import conv_few, conv_tiled
+from kernels.launchers import conv_few, conv_product, conv_tiled
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
 from kernels.launchers.conv_tables import Layout, Problem, Tables
@@ -20,9 +20,10 @@ from kernels.support import processor
 
 MOST_HALO = 768  # elements of x that `tiled` keeps at a time
 INTERLEAVING = 40  # to bring the phases of a stride together
-COPIED = 85  # an element of a window that is copied to a column
-FOLDED = 30  # ... whose gradient is added to the others of the element
-BROUGHT_APART = 60  # a result, from the order of channels to that of images
+COPIED = 50  # an element of a window that is copied to a column
+# ... whose gradient is added to the others of the element; a pixel, a tap that may reach it
+FOLDED, FOLDED_PIXEL, FOLDED_TAP = 30, 1000, 150
+BROUGHT_APART = 20  # a result, from the order of channels to that of images
 TRANSPOSED = 30  # an element of the weights; from further away than the second level FAR_TRANSPOSED
 FAR_TRANSPOSED = 120
 # Of winograd: what a channel of a tile takes, and the results of one; planes of them.
@@ -95,10 +96,12 @@ def _winograd(windows: Windows, rows: int) -> float:
 
 def _folded(geo: Geometry) -> float:
     """The cost of dx by a product, the gradients of all windows, which are added up."""
-    outs, window = geo.w_shape[0], math.prod(geo.w_shape[1:])
-    positions = geo.x_shape[0] * math.prod(geo.out)
-    each = _waste((positions, window), (8, 32)) * (outs + 24) + FOLDED
-    return each * positions * window / math.prod(geo.x_shape)
+    (images, channels, *size), outs, (height, width) = geo.x_shape, geo.w_shape[0], geo.w_shape[2:]
+    positions, window = images * math.prod(geo.out), channels * height * width
+    each = _waste((positions, window), (8, 32)) * (outs + 24) + FOLDED * max(1, 16 / channels)
+    pixel = FOLDED_PIXEL + FOLDED_TAP * height * (1 + width / geo.stride[0])
+    pixel *= ceil_div(channels, conv_product.LANES) / channels
+    return each * math.prod(geo.out) * window / (channels * math.prod(size)) + pixel
 
 
 def cheapest(
@@ -125,7 +128,7 @@ def cheapest(
         "implicit_gemm": _waste((written,), (8,)) * (1.45 * computed + 50) + more,
     }
     near = columns * terms <= SECOND_LEVEL
-    transposed = (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows, 1)
+    transposed = (TRANSPOSED if near else FAR_TRANSPOSED) * terms / max(rows * phases, 1)
     if not backward:
         costs["implicit_gemm"] *= _waste((pixels,), (32,))
     for version in costs if backward else ("batch_gemm",):  # which need transposed weights

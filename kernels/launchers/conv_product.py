@@ -22,7 +22,9 @@ from kernels.pointwise import TABLE
 MIN_PIXELS = 512  # of an image: fewer fill tiles, or batch_gemm fills more of them
 TILE = 16  # pixels from which tiles are full enough where there are channels for many rows
 MIN_CHANNELS = 32
-LANES = 64  # channels of a block that adds up windows
+SECOND_LEVEL = 1 << 18  # elements that this cache holds
+MOST_COPIED = 1 << 21  # elements of all windows
+LANES, ROWS = 64, 4  # of blocks that take windows apart, or add them up
 
 
 def pays(geo: Geometry, like, is_convolution: bool) -> bool:
@@ -38,9 +40,11 @@ def pays(geo: Geometry, like, is_convolution: bool) -> bool:
 
 
 def may_copy(geo: Geometry, like) -> bool:
-    """Whether the windows of a convolution may become columns: of 16-bit numbers, a product would
-    be rounded before the bias is added."""
-    return geo.groups == 1 and compute_dtype(like.dtype) == like.dtype
+    """Whether the windows of a convolution may become columns, or their gradients be added up: of
+    16-bit numbers, a product would be rounded before the bias is added, or the sum taken."""
+    copied = math.prod(geo.w_shape[1:]) * geo.x_shape[0] * math.prod(geo.out)
+    fits = geo.groups == 1 and copied <= MOST_COPIED
+    return fits and compute_dtype(like.dtype) == like.dtype
 
 
 def _shapes(geo: Geometry) -> tuple[tuple[int, ...], ...]:
@@ -52,25 +56,35 @@ def _shapes(geo: Geometry) -> tuple[tuple[int, ...], ...]:
     return (n, image[0], pixels), (outs, image[0]), (n, outs, pixels)
 
 
+def _offsets(shape: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
+    """How far each index of an array of `shape` is from the first, int64."""
+    indices = np.ogrid[tuple(map(slice, shape))]
+    return sum(i * step for i, step in zip(indices, steps, strict=True)).reshape(-1)
+
+
 def _by_columns(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y by one product, with the windows of all images as columns; on
     a CPU."""
-    (n, channels), (outs, *window) = geo.x_shape[:2], geo.w_shape
+    (n, channels, *_), (outs, *window) = geo.x_shape, geo.w_shape
     planes = padded(geo)
-    pad = planes.launch(dialect, name, like, n * channels, 0)
+    lay_out = planes.launch(dialect, name, like, n * channels, 0)
+    if geo.padding == (0, 0):
+        lay_out = lambda x: x.reshape(-1)  # noqa: E731
     (down, across), (height, width) = geo.dilation, geo.stride
-    shape = (*window, n, *geo.out)
-    in_window = planes.channel, down * planes.width, across
-    steps = (*in_window, channels * planes.channel, height * planes.width, width)
-    terms, pixels = math.prod(window), math.prod(geo.out)
+    steps = planes.channel, down * planes.width, across
+    terms = _offsets(tuple(window), steps)
+    between = channels * planes.channel, height * planes.width, width
+    places = _offsets((n, *geo.out), between)
+    shape = terms.size, places.size
+    block = min(LANES, shape[1]), ROWS
+    grid = ceil_div(shape[0], block[1]), ceil_div(shape[1], block[0])
+    unfold = launcher(name, "unfold", dialect.conv_direct.unfold(), grid, block)
 
     def product(w, x, bias):
-        flat = pad(x)
-        windows = np.ndarray(shape, flat.dtype, flat, strides=[s * flat.itemsize for s in steps])
         columns = empty(shape, x.dtype, x)
-        pointwise(dialect, TABLE["copy"], windows, out=columns)
-        y = matmul(dialect, w.reshape(outs, terms), columns.reshape(terms, n * pixels))
-        y = y.reshape(outs, n, pixels).swapaxes(0, 1)
+        unfold(lay_out(x), terms, places, columns)
+        y = matmul(dialect, w.reshape(outs, -1), columns)
+        y = y.reshape(outs, n, -1).swapaxes(0, 1)
         if has_bias:  # of one image in place, of more while they are brought apart
             y = pointwise(dialect, TABLE["add"], y, bias.reshape(-1, 1), out=y if n == 1 else None)
         elif n > 1:
@@ -117,8 +131,10 @@ def _by_windows(dialect: Dialect, name: str, geo: Geometry, like):
 
 
 def _few_pixels(geo: Geometry) -> bool:
-    """Whether the images of a 1x1 convolution are too small for a product each."""
-    return geo.x_shape[0] > 1 and math.prod(geo.out) < TILE
+    """Whether the images of a 1x1 convolution are too small for a product each, which would read
+    weights from further away than the second level again for the next one."""
+    pixels, far = math.prod(geo.out), math.prod(geo.w_shape) > SECOND_LEVEL
+    return geo.x_shape[0] > 1 and pixels < TILE + far
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):

@@ -10,8 +10,8 @@
                      each position for each phase of the stride
     plane_weight     a warp walks along planes of x and g together, with a sum for each tap
     direct_data      one thread per element of dx, which sums over every output that read it
-    fold             one thread per element of dx, which sums over the windows that have it, where
-                     a product has brought the gradients of all windows
+    unfold, fold     windows as columns, one side of a product; an element of dx as the sum over the
+                     windows that have it, whose gradients are a product
     direct_weight    one warp per element of dw: lanes along the output, summed by shuffles
 
 Kernel size, stride and dilation are constants of a kernel: their loops unroll.
@@ -310,6 +310,21 @@ def direct_data(acc_t, kernel: Pair, stride: Pair, dilation: Pair):
             dx[n, c, h, v] = acc
 
     return conv2d_direct_data
+
+
+@functools.cache
+def unfold():
+    """columns (K, positions) from planes, flat, where places are those of positions in them, and
+    terms how far from there. Grid (row tiles, column tiles)."""
+
+    @cuda.jit
+    def conv2d_unfold(planes, terms, places, columns):
+        q = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        k = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        if k < columns.shape[0] and q < columns.shape[1]:
+            columns[k, q] = planes[terms[k] + places[q]]
+
+    return conv2d_unfold
 
 
 @functools.cache

@@ -166,20 +166,57 @@ def test_windows_as_columns(device, image, window, options, dtype, images, rng):
     assert_close(without, expected, scale, terms=w[0].size)
 
 
-@pytest.mark.parametrize("shape", [(1, 64, 7, 7), (3, 40, 4, 4), (2, 33, 5, 9)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    "image, window, options",
+    [
+        ((2, 2), (3, 3), ((1, 1), (1, 1), (1, 1))),
+        ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
+        ((5, 4), (3, 3), ((2, 3), (1, 2), (1, 1))),
+        ((9, 6), (2, 3), ((3, 2), (0, 3), (3, 2))),  # taps further apart than the stride
+        ((8, 9), (2, 2), ((4, 3), (0, 0), (1, 1))),  # pixels in no window
+    ],
+)
+def test_gradients_of_windows(device, image, window, options, dtype, biased, rng):
+    """Where there are few windows, with many channels; on a CPU only."""
+    shape = 3, 70, *image
+    w, bias = normal(rng, (200, 70, *window), dtype), normal(rng, 70, dtype) if biased else None
+    out = Geometry(shape, w.shape, *options, 1).out
+    g = normal(rng, (3, 200, *out), dtype)
+    given = *(put(v, device) for v in (g, w)), shape, *options, 1, biased and put(bias, device)
+    given = given if biased else given[:-1]
+    with kernels.trace() as trace:
+        dx = kernels.conv2d_backward_data(*given, backend="numba")
+    found = {version for _, version in trace.rows}
+    assert device != "cpu" or ("fold" in found) == (dtype != np.float16)
+    exact = [wide(g), wide(w), shape, *options, 1, wide(bias) if biased else None]
+    expected = reference.conv2d_backward_data(*exact)
+    scale = reference.conv2d_backward_data(*(np.abs(v) for v in exact[:2]), *exact[2:6])
+    scale = scale + (np.abs(wide(bias)).reshape(-1, 1, 1) if biased else 0)
+    assert_close(dx, expected, scale, terms=w[:, 0].size + 1)
+
+
+FEW_PIXELS = [(4, 64, 2, 3), (2, 1100, 4, 4)]  # of 16 pixels, with many weights
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 7, 7), (3, 40, 4, 4), (2, 33, 5, 9), *FEW_PIXELS])
 def test_one_pixel_kernels_are_products_of_images(device, shape, rng):
-    """Also where an image has few pixels, if it has many channels; on a CPU only."""
-    x, w = normal(rng, shape), normal(rng, (48, shape[1], 1, 1))
-    g = normal(rng, (shape[0], 48, *shape[2:]))
+    """Also where an image has few pixels, if it has many channels; on a CPU only. Those of few
+    pixels share a product."""
+    outs = 256 if shape in FEW_PIXELS else 48
+    x, w = normal(rng, shape), normal(rng, (outs, shape[1], 1, 1))
+    g = normal(rng, (shape[0], outs, *shape[2:]))
     with kernels.trace() as trace:
         y = kernels.conv2d(put(x, device), put(w, device), backend="numba")
         dx = kernels.conv2d_backward_data(put(g, device), put(w, device), shape, backend="numba")
-    assert device != "cpu" or {family for family, _ in trace.rows} == {"matmul"}
+    expected = {"matmul", "transpose"} if shape in FEW_PIXELS else {"matmul"}
+    assert device != "cpu" or {family for family, _ in trace.rows} == expected
     x, w, g = wide(x), wide(w), wide(g)
     scale = reference.conv2d(np.abs(x), np.abs(w), None)
     assert_close(y, reference.conv2d(x, w, None), scale, terms=shape[1])
     scale = reference.conv2d_backward_data(np.abs(g), np.abs(w), shape)
-    assert_close(dx, reference.conv2d_backward_data(g, w, shape), scale, terms=48)
+    assert_close(dx, reference.conv2d_backward_data(g, w, shape), scale, terms=outs)
 
 
 def test_what_runs_for_one_input_channel_a_group(device, rng):
