@@ -21,7 +21,8 @@ class Ranges:
     def __init__(self, program: Program, facts, kinds: dict[str, types.Type], signs: set[str]):
         self.program, self.facts, self.kinds = program, facts, kinds
         self.known = {*THREAD, *BLOCK, *GRID, "_x0"} | signs
-        self.assumed: list[set[str]] = []  # implied by the conditions around an expression
+        #: variables that the conditions around an expression bound from below, and by what
+        self.assumed: list[dict[str, int]] = []
         self._solve()
 
     def _solve(self) -> None:
@@ -83,13 +84,10 @@ class Ranges:
                 return False
         return True
 
-    def _guards(self, site) -> set[str]:
-        """Variables that the enclosing `if`s imply to be non-negative."""
-        found: set[str] = set()
-        for control, side, _ in site.path:
-            if isinstance(control, ast.If):
-                found |= self.shown(control.test, side == "body")
-        return found
+    def _guards(self, site) -> dict[str, int]:
+        """Variables that the enclosing `if`s imply to be non-negative: see `shown`."""
+        tests = [(c.test, side == "body") for c, side, _ in site.path if isinstance(c, ast.If)]
+        return greatest(*(self.shown(*test) for test in tests))
 
     def _counts_up_from_zero(self, call: ast.Call) -> bool:
         args = call.args
@@ -103,15 +101,16 @@ class Ranges:
             return self.nonnegative(args[1]) or (stop is not None and stop >= -1)
         return self.nonnegative(args[0]) and (step is not None or self.nonnegative(args[2]))
 
-    def shown(self, test: ast.expr, holds: bool = True) -> set[str]:
-        """Variables (assigned once) that are >= 0 wherever `test` is true (or false)."""
+    def shown(self, test: ast.expr, holds: bool = True) -> dict[str, int]:
+        """Variables (assigned once) that are >= 0 wherever `test` is true (or false), and a number
+        that they are never below there."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.shown(test.operand, not holds)
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
-            return set().union(*(self.shown(value, holds) for value in test.values))
+            return greatest(*(self.shown(value, holds) for value in test.values))
         if not isinstance(test, ast.Compare) or (not holds and len(test.ops) > 1):
-            return set()
-        found = set()
+            return {}
+        found: list[dict[str, int]] = []
         terms = [test.left, *test.comparators]
         for left, op, right in zip(terms, test.ops, terms[1:]):
             if not holds:
@@ -120,22 +119,22 @@ class Ranges:
                 left, right = right, left
             elif not isinstance(op, ast.Gt | ast.GtE | ast.Eq):
                 continue
-            if self._is_single_integer(left) and self._at_least(
-                right, isinstance(op, ast.Gt | ast.Lt)
-            ):
-                found.add(left.id)
-        return found
+            least = self._least(right, isinstance(op, ast.Gt | ast.Lt))
+            if least is not None and self._is_single_integer(left):
+                found.append({left.id: least})
+        return greatest(*found)
 
     def _is_single_integer(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Name) or not isinstance(self.kinds.get(node.id), types.Integer):
             return False
         return len(self.facts.defs.get(node.id, ())) <= 1
 
-    def _at_least(self, bound: ast.expr, strict: bool) -> bool:
+    def _least(self, bound: ast.expr, strict: bool) -> int | None:
+        """The least of what is at least `bound`, or greater (strict); None if that is negative."""
         value = constant(bound)
-        if value is not None:
-            return value >= (-1 if strict else 0)
-        return self.nonnegative(bound)
+        if value is None:
+            return int(strict) if self.nonnegative(bound) else None
+        return value + strict if value + strict >= 0 else None
 
     def nonnegative(self, node: ast.expr) -> bool:
         """Whether `node`, an integer expression, is proven to be >= 0."""
@@ -183,6 +182,8 @@ class Ranges:
             case ast.Name(id=name):
                 if name in GRID:
                     return bound <= 1
+                if any(shown.get(name, 0) >= bound for shown in self.assumed):
+                    return True
                 sites = self.facts.defs.get(name, [])
                 return (
                     len(sites) == 1
@@ -238,6 +239,14 @@ class Ranges:
         if isinstance(value, types.Integer):
             return not value.signed or (value.bitwidth >= 32 and all(map(self.nonnegative, args)))
         return name == "int" and all(self.nonnegative(a) for a in args)
+
+
+def greatest(*shown: dict[str, int]) -> dict[str, int]:
+    """All of what several conditions show: of each variable the greatest number."""
+    found: dict[str, int] = {}
+    for one in shown:
+        found |= {name: max(least, found.get(name, 0)) for name, least in one.items()}
+    return found
 
 
 _OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}

@@ -15,6 +15,7 @@ from kernels.simt.driver import arguments
 from kernels.simt.emit.module import module_text
 from kernels.simt.frontend import frontend
 from kernels.simt.ir import memory
+from kernels.simt.ir.nodes import note_tests
 from kernels.simt.ir.program import Program
 from kernels.simt.ir.safety import Safety
 from kernels.simt.plan.block import plan_block
@@ -106,6 +107,7 @@ def _infer_types(c: Compilation) -> None:
 
 
 def _analyse(c: Compilation) -> None:
+    note_tests(c.program.body)
     c.facts = analyse(c.program)
     nonnegative = {c.program.params[position] for position in c.signs}
     c.ranges = Ranges(c.program, c.facts, c.kinds, nonnegative)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeVar
 
 from kernels.simt.ir.hints import Hint
 
@@ -18,6 +19,7 @@ GRID = ("_gx", "_gy", "_gz")
 
 
 _LEAVES = {ast.Name, ast.Constant}
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 class Collective(ast.stmt):
@@ -140,6 +142,29 @@ def clone(node):
         if field not in ("ctx", "op", "ops") and hasattr(node, field):
             setattr(new, field, clone(getattr(node, field)))
     return new
+
+
+def tests_of(node: ast.AST) -> tuple[ast.expr, ...]:
+    """What is true wherever `node` runs, however it has been moved about: see `note_tests`."""
+    return getattr(node, "tests", ())
+
+
+def under_tests(node: _Node, *tests: ast.expr) -> _Node:
+    """`node`, which only runs where `tests` are true."""
+    node.__dict__["tests"] = tests
+    return node
+
+
+def note_tests(body: list[ast.stmt], *tests: ast.expr) -> None:
+    """Note for all statements of `body`, which is under `tests`, what they are under."""
+    for stmt in body:
+        under_tests(stmt, *tests)
+        if isinstance(stmt, ast.If):
+            note_tests(stmt.body, *tests, stmt.test)
+            note_tests(stmt.orelse, *tests, negate(stmt.test))
+        else:
+            for inner in bodies(stmt):
+                note_tests(inner, *tests)
 
 
 def bodies(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -1,8 +1,9 @@
 """Which indices are cast to uint64: those that are proven not to be negative.
 
 A negative index counts from the end in Numba, and the select that this needs at every access
-prevents vectorisation. What is known depends on the conditions around an access, so versions of a
-region differ in it: the statements of a plan are copied, and its items stay the same objects.
+prevents vectorisation. What is known depends on the conditions around an access, and on those that
+were around it in the source and became bounds of loops, or checks for all threads at once
+(`nodes.tests_of`). The statements of a plan are copied, and its items stay the same objects.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 from numba.core import types
 
-from kernels.simt.analysis.ranges import Ranges
-from kernels.simt.ir.nodes import Unsigned, clone
+from kernels.simt.analysis.ranges import Ranges, greatest
+from kernels.simt.ir.nodes import Unsigned, clone, tests_of
 from kernels.simt.ir.program import Program
 from kernels.simt.plan.layout import is_checked_element
 from kernels.simt.plan.parts import CollectivePlan, FullTiles, Inputs, RegionPlan, RowVersion
@@ -67,7 +68,16 @@ class _Marks(ast.NodeTransformer):
         (node.orelse,) = self.assuming(fails, [node.orelse])
         return node
 
-    def assuming(self, shown: set[str], nodes: list) -> list:
+    def visit(self, node: ast.AST) -> Any:
+        tests = tests_of(node)
+        if not tests:
+            return super().visit(node)
+        self.ranges.assumed.append(greatest(*map(self.ranges.shown, tests)))
+        marked = super().visit(node)
+        self.ranges.assumed.pop()
+        return marked
+
+    def assuming(self, shown: dict[str, int], nodes: list) -> list:
         """`nodes` with the marks that they get where the variables `shown` are not negative."""
         self.ranges.assumed.append(shown)
         marked = [self.visit(node) for node in nodes]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.loops import constant_ends
-from kernels.simt.ir.nodes import clone, counter
+from kernels.simt.ir.nodes import clone, counter, tests_of, under_tests
 
 _MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
 
@@ -85,5 +85,6 @@ class _Choices(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if self.guards.proven(node.test, self.at, self.box):
-            return self.visit(node.body)
+            body = self.visit(node.body)
+            return under_tests(body, *tests_of(body), node.test)
         return self.generic_visit(node)

@@ -13,6 +13,7 @@ from kernels.simt import cuda
 from kernels.simt.driver import listing, pipeline
 from kernels.simt.ir.nodes import Unsigned
 from kernels.simt.ir.safety import Safety
+from kernels.simt.plan.parts import ClippedLoop
 from kernels.simt.transforms.fission import Region
 
 VECTOR = types.Array(types.float32, 1, "C")
@@ -36,6 +37,17 @@ def subscripts(part) -> list[tuple[str, bool]]:
         for node in nodes
         if isinstance(node, ast.Subscript)
     ]
+
+
+def parts_of(part):
+    """Everything in a plan, or in a part of it, that is a part of a plan."""
+    if isinstance(part, list | dict):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from parts_of(inner)
+    elif is_dataclass(part):
+        yield part
+        for field in fields(part):
+            yield from parts_of(getattr(part, field.name))
 
 
 def marks(done) -> dict[str, set[bool]]:
@@ -128,3 +140,58 @@ def test_the_larger_of_two_numbers_is_an_index_if_one_of_them_is():
         "_maximum(threadIdx.x - n, threadIdx.x - 9)": {False},
         "_minimum(threadIdx.x, n - 9)": {False},
     }
+
+
+def test_an_index_is_marked_where_its_condition_became_the_bounds_of_a_loop():
+    def kernel(x, y):
+        i = cuda.grid(1)
+        if 1 < i and i < x.shape[0]:
+            y[i] = x[i - 2] + x[i - 3]
+
+    done = planned(kernel, VECTOR, VECTOR)
+    assert any(isinstance(part, ClippedLoop) for part in parts_of(done.plan))
+    assert marks(done) == {"0": {False}, "i": {True}, "i - 2": {True}, "i - 3": {False}}
+
+
+def test_an_index_is_marked_where_its_condition_is_checked_for_all_threads():
+    def kernel(x, y):
+        i = cuda.grid(1)
+        total = float32(0)
+        for offset in range(-1, 2):
+            j = i + offset
+            if 0 <= j and j < x.shape[0]:
+                total += x[j]
+        y[i] = total
+
+    done = planned(kernel, VECTOR, VECTOR)
+    assert any(plan.guard_free for plan in done.plan.regions.values())
+    assert marks(done) == {"0": {False}, "i": {True}, "j": {True}}
+
+
+def test_an_index_is_marked_by_the_condition_that_failed():
+    def kernel(x, y):
+        i = cuda.threadIdx.x
+        if i < 2:
+            y[i] = x[i - 1]
+        else:
+            y[i] = x[i - 2]
+
+    assert marks(planned(kernel, VECTOR, VECTOR)) == {
+        "threadIdx.x": {True},
+        "threadIdx.x - 1": {False},
+        "threadIdx.x - 2": {True},
+    }
+
+
+def test_no_condition_tells_of_a_number_that_changes():
+    def kernel(x, y, n):
+        i = cuda.threadIdx.x - n
+        if i >= 2:
+            y[0] = x[i - 2]
+            for _ in range(n):
+                if i >= 1:
+                    i -= 1
+                    y[1] = x[i - 1]
+
+    found = marks(planned(kernel, VECTOR, VECTOR, types.int64))
+    assert found == {"0": {False}, "1": {False}, "i - 2": {False}, "i - 1": {False}}
