@@ -443,7 +443,9 @@ class _Prover:
     def variable(self, node: ast.Name) -> Interval:
         name = node.id
         if name in THREAD:
-            return Interval(const(0), const(self.program.block[THREAD.index(name)] - 1))
+            x, y, z = self.program.block
+            last = (x // self.program.joined, y, z)[THREAD.index(name)] - 1
+            return Interval(const(0), const(last))
         if name in BLOCK:
             return Interval(const(0), plus(load(GRID[BLOCK.index(name)]), -1))
         if name in GRID:

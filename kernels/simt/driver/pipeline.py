@@ -26,6 +26,7 @@ from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
 from kernels.simt.transforms.view_indices import name_indices
+from kernels.simt.transforms.wide_blocks import widened
 from kernels.support import interrupts
 
 
@@ -106,6 +107,10 @@ def _infer_types(c: Compilation) -> None:
         c.kinds = infer.infer(c.program, list(c.args), c.array_types)
 
 
+def _widen(c: Compilation) -> None:
+    c.program = widened(c.program) or c.program
+
+
 def _analyse(c: Compilation) -> None:
     note_tests(c.program.body)
     c.facts = analyse(c.program)
@@ -167,6 +172,7 @@ RENAMING: Pass = ("SSA renaming", _rename)
 TYPES: Pass = ("types", _infer_types)
 PLANNING: tuple[Pass, ...] = (
     TYPES,
+    ("wide blocks", _widen),
     ("uniformity", _analyse),
     ("bounds", _prove),
     ("fission", _split),

@@ -75,6 +75,9 @@ class BlockPrinter(Printer):
 
     def write_blocks(self) -> None:
         """The blocks, one after the other."""
+        if self.program.joined > 1:
+            self._write_joined(self.program.joined)
+            return
         counter = "_block" if self.plan.panel is None else "_position"
         with self.polls.blocks(counter):
             if self.plan.panel is None:
@@ -88,6 +91,18 @@ class BlockPrinter(Printer):
             written = self.writer.lines[begun:]  # coordinates that nothing reads are not written
             if all(line.lstrip().startswith("#") for line in written):
                 self.writer.line("pass")
+
+    def _write_joined(self, most: int) -> None:
+        """Neighbours in x at once, up to `most`."""
+        line = self.writer.line
+        line("_block = _first")
+        with self.writer.block("while _block < _last:"):
+            self.polls.between_blocks()
+            self.block_coordinates()
+            line(f"_joined = _min(_min({most}, _gx - _bx), _last - _block)")
+            line(f"_span = {self.program.block[0] // most} * _joined")
+            self.write(self.plan.items)
+            line("_block += _joined")
 
     def panel_coordinates(self, panel: int) -> None:
         for line in (

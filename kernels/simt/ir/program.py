@@ -74,6 +74,7 @@ class Program:
     fields: set[str] = field(default_factory=set)  # of all records that the kernel may touch
     cooperative: bool = False
     interleaving: Interleaving | None = None  # what neighbouring blocks have in common
+    joined: int = 1  # neighbouring blocks along x that `block` stands for
     returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
     ordered: set[str] = field(default_factory=set)
@@ -171,7 +172,7 @@ RESERVED = frozenset(
     " _rest _piece"
     " _all _min _max _error _shared _j _joined _begin _in_panel _down _tall _w _chunk _tiles"
     " _iterations _full _inside _in_rows _is_last _part _lo _hi _x0 _y0 _sx _warp _end"
-    " _delta _other _away".split()
+    " _delta _other _away _span".split()
 )
 
 

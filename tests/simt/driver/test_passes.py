@@ -142,7 +142,7 @@ def test_hints_are_decoded_as_they_are_encoded(hint):
 
 PASSES = (
     "normal form, canonicalisation, tile forwarding, interleaved blocks, SSA renaming, types,"
-    " uniformity, bounds, fission, storage, plan, module"
+    " wide blocks, uniformity, bounds, fission, storage, plan, module"
 ).split(", ")
 
 
