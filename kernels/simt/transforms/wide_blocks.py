@@ -112,7 +112,7 @@ class _Places:
     def _beside(self, kinds: set[str]) -> str:
         """What the sum of something that all threads may use and something of `kinds` is of."""
         others = kinds - {_WHOLE}
-        if len(others) > 1 or _NUMBER in others or (others and _WHOLE not in kinds):
+        if len(others) > 1 or (others and _WHOLE not in kinds):
             raise _Unlike
         return others.pop() if others else _WHOLE
 

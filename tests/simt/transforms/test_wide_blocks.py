@@ -43,6 +43,19 @@ def test_the_same_with_a_guard(height, width, block):
     assert is_wide(add)
 
 
+def test_a_block_further_on():
+    @cuda.jit
+    def shifted(x, out):
+        i = (cuda.blockIdx.x + 2) * cuda.blockDim.x + cuda.threadIdx.x
+        if i < x.size:
+            out[i] = x[i]
+
+    x, out = random(333), np.zeros(333, np.float32)
+    shifted[20, 16](x, out)
+    np.testing.assert_array_equal(out, np.where(np.arange(333) < 32, 0, x))
+    assert is_wide(shifted)
+
+
 @SHAPES
 @BLOCKS
 def test_a_stencil_beside_the_edges(height, width, block):
@@ -157,6 +170,19 @@ def twice_the_thread(x, out):
 
 
 @cuda.jit
+def of_the_first_thread(x, out):
+    i, j = cuda.grid(2)
+    out[j, i] = x[j, i - cuda.threadIdx.x]
+
+
+@cuda.jit
+def every_second(x, out):
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 16 + (t + t)
+    out[cuda.blockIdx.y * 4 + cuda.threadIdx.y, i % 64] = x[0, i % 64]
+
+
+@cuda.jit
 def lanes(x, out):
     i, j = cuda.grid(2)
     out[j, i] = x[j, i] + cuda.laneid
@@ -204,6 +230,8 @@ NOT_WIDE = {
     of_other_places: np.pad(np.tile(X[0, :61], (64, 1)), ((0, 0), (0, 3))),
     backwards: np.tile(X[0], (64, 1)),
     twice_the_thread: np.tile(X[0] + np.arange(64) + T, (64, 1)),
+    of_the_first_thread: X[:, np.arange(64) // 16 * 16],
+    every_second: np.tile(np.where(np.arange(64) % 2, 0, X[0]), (64, 1)),
     lanes: X + T + np.arange(64)[:, None] % 2 * 16,
     columns: X.T,
     loops: np.tile(X.sum(1, keepdims=True), (1, 64)),
