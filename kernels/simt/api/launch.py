@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -215,7 +215,8 @@ class Kernel(Inspected, Jitted):
 
 def _fits(specialisation: Any, block: Any) -> bool:
     """Whether a specialisation is for `block`, of which trailing ones may be left out."""
-    return block is None or specialisation.block[: len(block)] == tuple(block)
+    sizes = tuple(block) if isinstance(block, Iterable) else (block,)
+    return block is None or specialisation.block[: len(sizes)] == sizes
 
 
 class Launcher:

@@ -168,6 +168,33 @@ def test_an_index_is_marked_where_its_condition_is_checked_for_all_threads():
     assert marks(done) == {"0": {False}, "i": {True}, "j": {True}}
 
 
+def test_an_index_of_a_choice_is_marked_where_it_is_checked_for_all_threads():
+    def kernel(x, y):
+        i = cuda.grid(1)
+        total = float32(0)
+        for offset in range(-1, 2):
+            j = i + offset
+            total += x[j] if 0 <= j and j < x.shape[0] else float32(0)
+        y[i] = total
+
+    done = planned(kernel, VECTOR, VECTOR)
+    assert any(plan.guard_free for plan in done.plan.regions.values())
+    assert marks(done) == {"0": {False}, "i": {True}, "j": {True}}
+
+
+def test_an_index_is_marked_by_the_condition_of_a_block():
+    def kernel(x, y, n):
+        if n < 2:
+            y[0] = x[n + 2]
+        else:
+            y[cuda.threadIdx.x] = x[n - 2]
+            cuda.syncthreads()
+            y[cuda.threadIdx.x + 1] = x[n - 3]
+
+    found = marks(planned(kernel, VECTOR, VECTOR, types.int64))
+    assert found["n - 2"] == {True} and found["n + 2"] == found["n - 3"] == {False}
+
+
 def test_an_index_is_marked_by_the_condition_that_failed():
     def kernel(x, y):
         i = cuda.threadIdx.x

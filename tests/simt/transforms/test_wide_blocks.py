@@ -3,6 +3,8 @@ that would not do the same in a wide block are left alone."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -179,7 +181,8 @@ def of_the_first_thread(x, out):
 def every_second(x, out):
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 16 + (t + t)
-    out[cuda.blockIdx.y * 4 + cuda.threadIdx.y, i % 64] = x[0, i % 64]
+    if i < 64:
+        out[cuda.blockIdx.y * 4 + cuda.threadIdx.y, i] = x[0, i]
 
 
 @cuda.jit
@@ -246,6 +249,42 @@ def test_kernels_that_need_their_blocks(kernel):
     kernel[(4, 16), (16, 4)](X, out)
     np.testing.assert_allclose(out, NOT_WIDE[kernel], rtol=1e-5)
     assert not is_wide(kernel)
+
+
+def test_threads_that_are_not_there_do_nothing():
+    @cuda.jit
+    def counted(x, out, total):
+        i = cuda.grid(1)
+        value = x[i]
+        before = cuda.atomic.add(total, 0, 1)
+        out[i] = value + min(before, 0)
+
+    x, out, total = random(42), np.zeros(42, np.float32), np.zeros(1, np.int64)
+    counted[3, 14](x, out, total)
+    assert not is_wide(counted)  # no whole number of them fills a wide block
+    counted[21, 2](x, out, total)
+    np.testing.assert_array_equal(out, x)
+    assert total[0] == 84 and is_wide(counted, 2)
+    text = counted.inspect_passes(2)["wide blocks"]
+    guard, load = text.index("if threadIdx.x < _span:"), text.index("value = x[i]")
+    assert 0 < guard < load and "        value" in text
+
+
+@cuda.jit(device=True)
+def factorial(n):
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def test_functions_of_their_own():
+    @cuda.jit
+    def factorials(out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = factorial(i)
+
+    out = np.zeros(10, np.int64)
+    factorials[5, 2](out)
+    np.testing.assert_array_equal(out, [math.factorial(n) for n in range(10)])
 
 
 def test_checked_kernels_keep_their_blocks():
