@@ -44,7 +44,7 @@ def widened(program: Program) -> Program | None:
     x, y, z = program.block
     if program.checked or program.cooperative or program.interleaving or program.ordered:
         return None
-    if x > NARROW or WIDTH % x or program.arrays or program.functions:
+    if x > NARROW or WIDTH % x or program.arrays:
         return None
     if any(isinstance(s, ast.For | ast.While | Collective) for s in statements(program.body)):
         return None

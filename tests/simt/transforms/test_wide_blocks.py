@@ -255,8 +255,8 @@ def test_threads_that_are_not_there_do_nothing():
     @cuda.jit
     def counted(x, out, total):
         i = cuda.grid(1)
-        value = x[i]
         before = cuda.atomic.add(total, 0, 1)
+        value = x[i]
         out[i] = value + min(before, 0)
 
     x, out, total = random(42), np.zeros(42, np.float32), np.zeros(1, np.int64)
@@ -285,6 +285,7 @@ def test_functions_of_their_own():
     out = np.zeros(10, np.int64)
     factorials[5, 2](out)
     np.testing.assert_array_equal(out, [math.factorial(n) for n in range(10)])
+    assert is_wide(factorials)
 
 
 def test_checked_kernels_keep_their_blocks():
