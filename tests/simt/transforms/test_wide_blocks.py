@@ -120,7 +120,7 @@ def test_blocks_from_any_to_any_other():
 
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 255, 1025, 5000])
 def test_lines_of_small_blocks(n):
-    @cuda.jit
+    @cuda.jit(debug=False)
     def scaled(a, x, out, total):
         i = cuda.grid(1)
         if i < n:
@@ -252,7 +252,7 @@ def test_kernels_that_need_their_blocks(kernel):
 
 
 def test_threads_that_are_not_there_do_nothing():
-    @cuda.jit
+    @cuda.jit(debug=False)
     def counted(x, out, total):
         i = cuda.grid(1)
         before = cuda.atomic.add(total, 0, 1)
