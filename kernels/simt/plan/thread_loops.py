@@ -9,7 +9,7 @@ from functools import partial
 
 from kernels.simt.analysis.affine import Affine, Clip
 from kernels.simt.analysis.ranges import constant
-from kernels.simt.analysis.uniformity import exposure, has_loads
+from kernels.simt.analysis.uniformity import exposure, has_effects, has_loads
 from kernels.simt.ir.hints import Hint
 from kernels.simt.ir.nodes import PartIf, defined, expressions, names, statements
 from kernels.simt.plan.layout import Layout
@@ -142,7 +142,7 @@ class _ThreadLoops:
             return None
         if any(not isinstance(s, ast.Assign) or defined(s) in self.spilled for s in before):
             return None
-        if any(defined(s) is None for s in before):
+        if any(defined(s) is None or has_effects(self.program, s) for s in before):
             return None
         affine = self.planner.affine(self.plan.facts, self.plan.lanes, at=last)
         clip = affine.clip(last.test, "_tx")

@@ -214,6 +214,64 @@ def test_atomics_across_blocks_and_os_threads(jit):
     assert a.tolist() == [16000] * 3
 
 
+def before_a_guard(out, total):
+    i = cuda.grid(1)
+    cuda.atomic.add(total, 0, 1)
+    if i < out.size:
+        out[i] = 1
+
+
+def ticket_before_a_guard(out, total):
+    i = cuda.grid(1)
+    ticket = cuda.atomic.add(total, 0, 1)
+    if i < out.size:
+        out[i] = ticket - ticket + 1
+
+
+def before_a_return(out, total):
+    i = cuda.grid(1)
+    ticket = cuda.atomic.add(total, 0, 1)
+    if i >= out.size:
+        return
+    out[i] = min(ticket + 1, 1)
+
+
+def in_a_loop(out, total):
+    i = cuda.grid(1)
+    for k in range(out.size):
+        ticket = cuda.atomic.add(total, 0, 1)
+        if i < out.size:
+            out[i] = min(ticket + 1, 1) + 0 * k
+
+
+def after_a_barrier(out, total):
+    i = cuda.grid(1)
+    tile = cuda.shared.array(8, int64)
+    tile[cuda.threadIdx.x] = min(i, 0) + 1
+    cuda.syncthreads()
+    ticket = cuda.atomic.add(total, 0, 1)
+    if i < out.size:
+        out[i] = tile[7 - cuda.threadIdx.x] + 0 * ticket
+
+
+@pytest.mark.parametrize(
+    ("kernel", "each"),
+    [
+        (before_a_guard, 1),
+        (ticket_before_a_guard, 1),
+        (before_a_return, 1),
+        (in_a_loop, 10),
+        (after_a_barrier, 1),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_an_atomic_in_front_of_a_guard_is_for_all_threads(jit, kernel, each):
+    """The bounds of a guard are those of a loop; what is in front of it is not inside."""
+    out, total = np.zeros(10, np.int64), np.zeros(1, np.int64)
+    jit(kernel)[4, 8](out, total)
+    assert out.tolist() == [1] * 10 and total[0] == 32 * each
+
+
 def test_spin_free_lock_with_cas(jit):
     # Each thread takes the lock once; a thread never waits for a later one.
     @jit
