@@ -118,8 +118,10 @@ class _Places:
 
     def _is_row(self, index: ast.expr) -> bool:
         """Whether threads of a row use neighbouring elements, or the same."""
-        *outer, last = index.elts if isinstance(index, ast.Tuple) else [index]
-        return not any(map(self.across.is_varying, outer)) and not self._is_apart(last)
+        indices = index.elts if isinstance(index, ast.Tuple) else [index]
+        if any(map(self.across.is_varying, indices[:-1])):
+            return False
+        return not any(map(self._is_apart, indices[-1:]))  # none of an array of no dimensions
 
     def _is_apart(self, expr: ast.expr) -> bool:
         """Whether an index is more than a sum with the thread's place, or a variable that is."""
