@@ -131,10 +131,10 @@ def _by_windows(dialect: Dialect, name: str, geo: Geometry, like):
 
 
 def _few_pixels(geo: Geometry) -> bool:
-    """Whether the images of a 1x1 convolution are too small for a product each, which would read
-    weights from further away than the second level again for the next one."""
+    """Whether the images of a 1x1 convolution are too small for a product each. That is one pixel
+    more where each product would read the weights from further away than the second level."""
     pixels, far = math.prod(geo.out), math.prod(geo.w_shape) > SECOND_LEVEL
-    return geo.x_shape[0] > 1 and pixels < TILE + far
+    return geo.x_shape[0] > 1 and (pixels <= TILE if far else pixels < TILE)
 
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
