@@ -278,7 +278,8 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
     """Check the values of scatter."""
     if src._array.dtype != x._array.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
-    if any(n > m for n, m in zip(index._array.shape, src._array.shape, strict=True)):
+    shapes = index._array.shape, src._array.shape
+    if len(shapes[0]) != len(shapes[1]) or any(n > m for n, m in zip(*shapes)):
         raise RuntimeError(
             f"{name}: expected index {list(index.shape)} to be no larger than src {list(src.shape)}"
         )
@@ -391,7 +392,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape(input._array.shape, mask._array.shape)
-    return getitem(input.expand(shape), mask.expand(shape))
+    return getitem(*[x if x._array.shape == shape else x.expand(shape) for x in (input, mask)])
 
 
 @export()
