@@ -302,6 +302,37 @@ def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
         nn.functional.embedding_bag(words, table, ends[1:])
 
 
+@pytest.mark.parametrize("width", [1, 5, 40])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_are_products_with_a_sparse_matrix(mode, width, rng):
+    """Without a copy of the rows, also where some do not count or bags are empty."""
+    table, words = rng.standard_normal((9, width)).astype("f"), rng.integers(0, 9, 24)
+    scales, starts = rng.standard_normal(24).astype("f"), np.array([0, 3, 3, 7, 20])
+    bags = np.split(np.arange(24), starts[1:])
+    for padding in (None, -2):
+        kept = [b if padding is None else b[words[b] != 7] for b in bags]
+        factors = scales if mode == "sum" else np.ones(24, "f")
+        expected = np.array([(table[words[b]] * factors[b, None]).sum(0) for b in kept])
+        if mode == "mean":
+            expected /= np.array([[max(len(b), 1)] for b in kept])
+        weight = minigrad.tensor(table, requires_grad=True)
+        how = {"mode": mode, "padding_idx": padding}
+        if mode == "sum":
+            how["per_sample_weights"] = minigrad.tensor(scales)
+        with kernels.trace() as trace:
+            y = nn.functional.embedding_bag(
+                minigrad.tensor(words), weight, minigrad.tensor(starts), **how
+            )
+        assert "spmm" in {family for family, _ in trace.rows}
+        np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
+        y.sum().backward()
+        counts = np.zeros(9)
+        for b in kept:
+            share = factors[b] if mode == "sum" else np.full(len(b), 1 / max(len(b), 1))
+            np.add.at(counts, words[b], share)
+        np.testing.assert_allclose(weight.grad[:, 0].numpy(), counts, rtol=1e-5, atol=1e-5)
+
+
 def test_one_row_as_a_weight():
     x = minigrad.rand(2, 3)
     assert minigrad.equal(nn.functional.linear(x, x[0]), x @ x[0])
