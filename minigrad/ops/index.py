@@ -392,7 +392,11 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape(input._array.shape, mask._array.shape)
-    return getitem(*[x if x._array.shape == shape else x.expand(shape) for x in (input, mask)])
+    return getitem(*_expanded((input, mask), shape))
+
+
+def _expanded(tensors: tuple[Tensor, ...], shape: tuple) -> list[Tensor]:
+    return [x if x._array.shape == shape else x.expand(shape) for x in tensors]
 
 
 @export()
@@ -580,7 +584,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"and {source.dtype}"
         )
     shape = broadcast_shape(input._array.shape, mask._array.shape)
-    input, mask = input.expand(shape), mask.expand(shape)
+    input, mask = _expanded((input, mask), shape)
     if not shape:
         return _masked_scatter(input.reshape(1), mask.reshape(1), source).reshape(())
     array = array_module(input._array).asarray(mask._array).reshape(-1)

@@ -508,3 +508,16 @@ def test_maxima_of_whole_planes_are_reductions(shape, rng, torch):
     with backends.use("numba"), kernels.trace() as trace:
         nn.functional.adaptive_max_pool2d(minigrad.ones(shape), 1)
     assert "max_pool2d" not in {name for name, _ in trace.rows}
+
+
+@pytest.mark.parametrize("planes", [(1, 2), (64, 40)], ids=["few", "many"])
+@pytest.mark.parametrize("size", [(9, 10), (3, 2), (7, 5), (14, 15)])
+def test_nearest_elements_in_all_dimensions(size, planes, rng):
+    """By one index where they are few, else one dimension after the other."""
+    x = minigrad.tensor(rng.standard_normal((*planes, 7, 5)), requires_grad=True)
+    y = nn.functional.interpolate(x, size)
+    rows, columns = (np.arange(m) * n // m for m, n in zip(size, (7, 5)))
+    np.testing.assert_array_equal(y.detach(), x.detach().numpy()[:, :, rows[:, None], columns])
+    y.sum().backward()
+    counts = np.outer(np.bincount(rows, minlength=7), np.bincount(columns, minlength=5))
+    np.testing.assert_array_equal(x.grad[0, 0], counts)
