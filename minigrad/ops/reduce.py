@@ -501,9 +501,9 @@ def _variance(
     if not input.is_floating_point():
         raise RuntimeError("std and var only support floating point and complex dtypes")
     axes = axes_of(dim, input._array.ndim)
-    if on_gpu(input._array):
+    if mode.observer is None:
         total = Deviations.apply(input, axes=axes, keepdim=keepdim)
-    else:
+    else:  # in operations that others know, such as those of ONNX
         total = sum(POINTWISE["square"](input - mean(input, axes, keepdim=True)), axes, keepdim)
     freedom = input._array.size // (total._array.size or 1) - correction
     if freedom <= 0:
