@@ -96,7 +96,8 @@ class Polygamma(Op):
         if n == 1:
             return dispatch.active.pointwise(TRIGAMMA, x)
         with np.errstate(all="ignore"):
-            found = routines(x).polygamma(n, x)
+            factor = (-1) ** (n + 1) * float(routines(x).gamma(n + 1.0))
+            found = factor * routines(x).zeta(n + 1, x)
         return array_module(x).asarray(found).astype(x.dtype, copy=False)
 
     @staticmethod
