@@ -172,6 +172,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         found = functions.index_select(view, place, wrap(at.reshape(-1)))
         if at.ndim != 1:
             found = found.reshape(*shape[:place], *at.shape, *shape[place + 1 :])
+            found._view = None
         return titled(found, "Index")
     ndim = 1 + chosen[-1]
     if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole

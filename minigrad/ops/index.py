@@ -340,7 +340,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             *shape[:place], index._array.size, *shape[place + 1 :]
         )
     found = _selected(input, place, index)
-    return _shaped(found, (*shape[:place], index._array.size, *shape[place + 1 :]))
+    found = _shaped(found, (*shape[:place], index._array.size, *shape[place + 1 :]))
+    found._view = None  # of a copy that nothing else knows
+    return found
 
 
 def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:

@@ -165,7 +165,7 @@ def _gathered(x: Tensor, target: Sequence[int], places: np.ndarray) -> Tensor:
     shape = x._array.shape
     planes = x.reshape(shape[0] * shape[1], math.prod(shape[2:]))
     index = np.broadcast_to(places, (shape[0] * shape[1], places.size))
-    return Pick.apply(planes, wrap(index), dim=1).reshape(*shape[:2], *target)
+    return of_its_own(Pick.apply(planes, wrap(index), dim=1).reshape(*shape[:2], *target), x)
 
 
 @functools.lru_cache

@@ -153,3 +153,20 @@ def test_a_remembered_scatter_checks_its_index(rng):
         for wrong in (5, -1):
             with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds"):
                 operation(x, 0, m.tensor([0, wrong, 4]), src)
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (40, 6)])
+def test_what_positions_select_is_no_view(shape):
+    x, index = m.ones(shape, requires_grad=True), m.tensor([[1, 5], [1, 0]])
+    for function in (
+        lambda x: x[..., index],
+        lambda x: x[..., index[0]],
+        lambda x: x.index_select(-1, index[0]),
+        lambda x: x.repeat_interleave(2, -1),
+    ):
+        y = function(x)
+        assert not y._is_view()
+        y.mul_(3)
+        y.sum().backward()
+        assert x.grad.sum() == 3 * y.numel() and bool((x == 1).all())
+        x.grad = None
