@@ -351,7 +351,7 @@ def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     shape, positions = x._array.shape, index._array
     outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     xp = array_module(positions)
-    if inner == outer == 1:
+    if inner == outer == 1 and not on_gpu(positions):
         return Gather.apply(_shaped(x, (n,)), index, dim=0)
     if inner < _LONG and outer > 1:
         if inner > 1:
