@@ -39,19 +39,34 @@ class BagSums(Op):
         return AddRows.apply(each, index, rows=ctx.shapes[0][0]), None, None, None
 
 
+class ScaledSums(BagSums):
+    """`BagSums` whose scales have a gradient, for which it saves the weight."""
+
+    saves = (0, 1, 2, 3)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        weight, index, ends, scales = ctx.tensors()
+        each = functions.repeat_interleave(g, ends.diff(), 0)
+        to_weight = to_scales = None
+        if ctx.needs[0]:
+            to_weight = AddRows.apply(each * scales.unsqueeze(1), index, rows=ctx.shapes[0][0])
+        if ctx.needs[3]:
+            to_scales = (Embedding.apply(weight, index, padding_idx=None) * each).sum(1)
+        return to_weight, None, None, to_scales
+
+
 def can_be_summed(weight: Tensor, index: Tensor, scales: Tensor | None) -> bool:
-    """Whether `BagSums` takes these: on the CPU, of floats of 32 or 64 bits, with no gradient of
-    the scales, and where nobody notes operations."""
+    """Whether `BagSums` takes these: on the CPU, of floats of 32 or 64 bits, and where nobody notes
+    operations."""
     arrays = [t._array for t in (weight, index, scales) if t is not None]
     if mode.recorder is not None or mode.observer is not None:
         return False
-    recorded = scales is not None and scales._requires_grad and mode.enabled
     return (
         all(type(a) is np.ndarray for a in arrays)
         and weight._array.dtype in (np.float32, np.float64)
         and (scales is None or scales._array.dtype == weight._array.dtype)
         and index._array.size > 0
-        and not recorded
     )
 
 
@@ -75,8 +90,9 @@ def bag_sums(
         kept = at != padding % weight._array.shape[0]
         ends = np.concatenate(([0], kept.cumsum()), dtype=at.dtype)[ends]
         index = wrap(at[kept])
-        scales = None if scales is None else wrap(scales._array[kept])
-    total = BagSums.apply(weight, index, wrap(ends), scales)
+        scales = None if scales is None else scales[wrap(kept)]
+    op = BagSums if scales is None or not scales._requires_grad else ScaledSums
+    total = op.apply(weight, index, wrap(ends), scales)
     if not mean:
         return total
     sizes = np.maximum(ends[1:] - ends[:-1], 1)

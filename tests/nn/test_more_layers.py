@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -521,3 +523,35 @@ def test_nearest_elements_in_all_dimensions(size, planes, rng):
     y.sum().backward()
     counts = np.outer(np.bincount(rows, minlength=7), np.bincount(columns, minlength=5))
     np.testing.assert_array_equal(x.grad[0, 0], counts)
+
+
+def test_factors_of_rows_in_bags_have_a_gradient(rng):
+    words, starts = rng.integers(0, 4, 7), minigrad.tensor([0, 2, 2])
+    weight, factors = (
+        minigrad.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((4, 3), 7)
+    )
+    for padding in (None, 1):
+
+        def bags(weight, factors, padding=padding):
+            how = {"mode": "sum", "per_sample_weights": factors, "padding_idx": padding}
+            return nn.functional.embedding_bag(minigrad.tensor(words), weight, starts, **how)
+
+        for check in (minigrad.autograd.gradcheck, minigrad.autograd.gradgradcheck):
+            assert check(bags, (weight, factors))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("mode, dims", [("bicubic", 2), ("bilinear", 3)])
+def test_points_of_images_by_a_sparse_product(mode, dims, channels, rng):
+    """Beside each point alone, in float16, which takes the other way."""
+    x = minigrad.tensor(rng.standard_normal((2, channels, *[4] * dims)), requires_grad=True)
+    grid = minigrad.tensor(rng.uniform(-1.4, 1.4, (2, *[3] * dims, dims)), requires_grad=True)
+    sample = functools.partial(nn.functional.grid_sample, mode=mode, align_corners=False)
+    with kernels.trace() as trace:
+        y = sample(x, grid)
+    assert "spmm" in {family for family, _ in trace.rows} and not y._is_view()
+    coarse = sample(x.detach().half(), grid.detach().half())
+    np.testing.assert_allclose(y.detach().numpy(), coarse.float().numpy(), atol=0.03)
+    y.backward(minigrad.ones_like(y))
+    moved = sample(x, grid.detach() + 1e-6).detach() - sample(x, grid.detach() - 1e-6).detach()
+    np.testing.assert_allclose(grid.grad.sum().item(), moved.sum().item() / 2e-6, rtol=1e-4)
