@@ -20,7 +20,7 @@ from minigrad.ops import repeated
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.ops.reduce import Dims, axes_of, with_reduced
-from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
+from minigrad.tensor import Tensor, check_flag, export, functions, normalize_dim, wrap
 
 
 def _again(name: str, dim: int, *arrays: Any) -> Any:
@@ -243,6 +243,7 @@ class LogSumExp(Op):
 @export()
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
+    check_flag("logsumexp", "keepdim", keepdim)
     known = input.is_floating_point() or input.is_complex()
     x = input if known else input.to(dtypes.get_default_dtype())
     axes = axes_of(dim, x._array.ndim)
