@@ -269,6 +269,7 @@ define("erfc", "x", "erfc(x)", "-g * 1.1283791670955126 * exp(-x * x)", domain="
 define("erfinv", "x", _erfinv_text(), "g * 0.886226925452758 * exp(y * y)", domain="float")
 define("lgamma", "x", "lgamma(x)", f"g * {_DIGAMMA}", domain="float")
 define("digamma", "x", _DIGAMMA, f"g * {_TRIGAMMA}", domain="float")
+TRIGAMMA = Expr("trigamma", ("x",), _TRIGAMMA, domain="float")  # whose derivative is no line
 define("hypot", "a b", "where(isinf(a) | isinf(b), maximum(where(isinf(a), abs(a), 0),"
        " where(isinf(b), abs(b), 0)),"
        " where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"

@@ -432,46 +432,6 @@ def eye(
 
 
 @export(method=False)
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = dtypes.int64,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """Rows and columns (2, count) of the lower triangle."""
-    layouts.check_strided(layout)
-    return _triangle(np.tril_indices, row, col, offset, dtype, device)
-
-
-@export(method=False)
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: Any = dtypes.int64,
-    device: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    """Rows and columns (2, count) of the upper triangle."""
-    layouts.check_strided(layout)
-    return _triangle(np.triu_indices, row, col, offset, dtype, device)
-
-
-def _triangle(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
-    if row < 0 or col < 0:
-        raise RuntimeError(f"{find.__name__}: expected sizes >= 0, got {row} and {col}")
-    target = dtypes.to_numpy_dtype(dtype)
-    if target not in (np.int32, np.int64):
-        raise dtypes.refused(find.__name__, target)
-    pair = np.stack(find(row, offset, col)).astype(target)
-    return wrap(placed(pair, device))
-
-
-@export(method=False)
 def empty_strided(
     size: Any,
     stride: Any,

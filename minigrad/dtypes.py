@@ -277,7 +277,8 @@ _C_NAMES = {
 
 
 @cache
-def _largest(numpy_dtype: np.dtype) -> float:
+def largest(numpy_dtype: np.dtype) -> float:
+    """The largest number of a floating dtype, without its sign also the least."""
     return finfo(from_numpy_dtype(numpy_dtype)).max
 
 
@@ -304,7 +305,7 @@ def fitting(value: Any, numpy_dtype: np.dtype) -> Any:
         if fits and value < 0 and kind == "u":
             return value + most + 1
     elif not -65504 <= value <= 65504:  # the smallest range, of float16
-        fits = fits and not _largest(numpy_dtype) < abs(value) < np.inf
+        fits = fits and not largest(numpy_dtype) < abs(value) < np.inf
     if not fits:
         name = _C_NAMES.get(numpy_dtype.name, f"{numpy_dtype.name}_t")
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")

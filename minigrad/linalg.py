@@ -282,9 +282,10 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
 
 def _first_zero(diagonal: Tensor) -> Tensor:
     """The place of the first zero of each vector, from 1, as int32; 0 if it has none."""
-    zero = diagonal.detach() == 0
-    first = zero.int().argmax(-1) + 1 if diagonal.shape[-1] else zero.sum(-1)
-    return minigrad.where(zero.any(-1), first, 0).int()
+    array = diagonal._array
+    zero, xp = array == 0, array_module(array)
+    first = zero.argmax(-1) + 1 if array.shape[-1] else 0
+    return wrap(xp.asarray(zero.any(-1) * first, np.int32))
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:

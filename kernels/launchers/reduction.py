@@ -51,7 +51,7 @@ from kernels.launchers.common import (
 from kernels.launchers.layout import is_dense
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
-from kernels.launchers.relaunch import Single, several
+from kernels.launchers.relaunch import Single, remembered, several
 from kernels.launchers.transpose import copy
 from kernels.pointwise import TABLE as POINTWISE
 from kernels.pointwise import flops
@@ -153,6 +153,11 @@ def deviations(
     check_floating(DEVIATIONS.name, a)
     if dialect.name != "numba":
         return reduce(dialect, DEVIATIONS.name, a, axis, keepdims)
+    return _in_two_passes(dialect, a, axis, keepdims)
+
+
+@remembered(1)
+def _in_two_passes(dialect: Dialect, a: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
     centre = reduce(dialect, "mean", a, axis, True)
     distances = pointwise(dialect, POINTWISE["sub"], a, centre)
     return reduce(dialect, "sum_squares", distances, axis, keepdims)

@@ -20,6 +20,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans
 from kernels.launchers.transpose import cast
+from kernels.support.bounds import all_below
 
 VERSIONS = {
     "thread": "a thread per row of the result",
@@ -44,7 +45,7 @@ def _check_indices(name: str, what: str, index, size: int) -> None:
             f"{name}: expected a vector of int32 or int64 {what} indices, got {index.ndim}"
             f" dimensions of {index.dtype}"
         )
-    if index.size and (index.min() < 0 or index.max() >= size):
+    if not all_below(index, size):
         bad = index[(index < 0) | (index >= size)].ravel()[0].item()
         raise IndexError(f"{name}: {what} index {bad} is out of bounds for size {size}")
 
@@ -57,10 +58,11 @@ def _check_rows(crow, count: int) -> None:
         raise ValueError("spmm: expected crow never to fall")
 
 
-def _chosen(version: str | None, width: int, like) -> str:
-    if version is not None:
-        return version
-    return "warp" if on_gpu(like) or width >= 16 else "thread"
+def _chosen(version: str | None, width: int, like) -> tuple[str, int]:
+    """(version, columns of the dense matrix that a warp takes at a time)."""
+    if version is None and not on_gpu(like):  # where a row of 32 threads is vector code
+        return "warp" if width > 2 else "thread", 32
+    return version or "warp", columns_of(width)
 
 
 def columns_of(width: int) -> int:
@@ -100,15 +102,17 @@ def spmm(
     out = empty((rows, width), sums, dense)
     if out.size:
         arrays = [contiguous(a).ravel() for a in (crow, col, values, dense)]
-        _multiply(dialect, _chosen(version, width, dense), arrays, out.ravel(), rows, width)
+        _multiply(dialect, *_chosen(version, width, dense), arrays, out.ravel(), rows, width)
     return out if sums == values.dtype else cast(dialect, out, values.dtype)
 
 
-def _multiply(dialect: Dialect, version: str, arrays: list, out, rows: int, width: int) -> None:
+def _multiply(
+    dialect: Dialect, version: str, columns: int, arrays: list, out, rows: int, width: int
+) -> None:
     """Launch a version on flat arrays."""
     crow, _, values, _ = arrays
     constants: tuple = (values.dtype, out.dtype, crow.dtype)
-    found, columns = dialect.sparse, columns_of(width)
+    found = dialect.sparse
     if version == "thread":
         grid = ceil_div(rows, THREADS)
         launch = _plans.launch("spmm", version, found.thread_kernel, constants, grid, THREADS, out)

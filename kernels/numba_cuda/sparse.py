@@ -60,15 +60,17 @@ def warp_kernel(dtype: np.dtype, sums: np.dtype, index: np.dtype, columns: int) 
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         group = 0 if columns == 32 else cuda.threadIdx.x // columns
         for base in range(0, width, columns):
-            j = base + cuda.threadIdx.x % columns
+            j = base + (cuda.threadIdx.x if columns == 32 else cuda.threadIdx.x % columns)
             total = A(0)
             if row < rows and j < width:
                 for k in range(crow[row] + group, crow[row + 1], GROUPS):
-                    total += A(values[k]) * A(dense[col[k] * width + j])
-            step = 16
-            while step >= columns:
-                total += cuda.shfl_xor_sync(FULL, total, step)
-                step //= 2
+                    scale, first = A(values[k]), np.uint64(col[k] * width)
+                    total += scale * A(dense[first + np.uint64(j)])
+            if columns < 32:
+                step = 16
+                while step >= columns:
+                    total += cuda.shfl_xor_sync(FULL, total, step)
+                    step //= 2
             if row < rows and j < width and group == 0:
                 out[row * width + j] = total
 

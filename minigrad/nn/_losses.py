@@ -201,8 +201,8 @@ def _finish_classes(
     reduction: str,
     shape: Any,
 ) -> Tensor:
-    """Reduce losses (M,) that are 0 where ignored; the mean divides by the sum of weights not
-    ignored."""
+    """Reduce losses, one for each target and 0 where it is ignored; the mean divides by the sum of
+    weights not ignored."""
     if reduction == "none":
         return loss.reshape(shape)
     if reduction == "sum":
@@ -216,15 +216,26 @@ def _finish_classes(
         return loss.sum() / (target != ignore_index).sum()
     if weight is None:
         # Counted without recording; then the mean is usually a single reduction.
-        classes = every_element(target._array)
-        all_count = ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0
-        if is_batched(target._array) and not all_count:
+        if not _may_ignore(target, ignore_index):
+            return loss.mean()
+        if is_batched(target._array):
             return loss.sum() / (target != ignore_index).sum()
-        count = classes.size if all_count else int((classes != ignore_index).sum())
-        return loss.mean() if count == classes.size else loss.sum() / count
+        return loss.sum() / int((target._array != ignore_index).sum())
+    if not _may_ignore(target, ignore_index):
+        return loss.sum() / weight[target.long()].sum()
     kept = target != ignore_index
-    total = (weight[target.masked_fill(kept.logical_not(), 0)] * kept).sum()
+    total = (weight[target.long().masked_fill(kept.logical_not(), 0)] * kept).sum()
     return loss.sum() / total
+
+
+def _may_ignore(target: Tensor, ignore_index: int) -> bool:
+    """Whether some targets may be ignored; False where the host has seen that none is."""
+    if target.is_cuda or target.is_meta or mode.recorder is not None:
+        return True
+    classes = every_element(target._array)
+    if ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0:
+        return False
+    return is_batched(target._array) or bool((classes == ignore_index).any())
 
 
 _CLASS_DTYPES = (np.dtype(np.int64), np.dtype(np.uint8))
@@ -259,23 +270,19 @@ def nll_loss(
         _class_weights_checked(input, weight)
     shape = target._array.shape if input._array.ndim > 1 else ()
     input, classes = _in_batches(input, target)
+    classes = classes.unsqueeze(1)
     safe, ignored = classes.long(), None
-    if target.is_cuda or mode.recorder is not None or _ignores(classes, ignore_index):
+    if _may_ignore(classes, ignore_index):
         ignored = classes == ignore_index
         safe = safe.masked_fill(ignored, 0)
     check_bounds(safe._array, 0, input._array.shape[1], soft.wrong_class)
-    loss = -input.gather(1, safe.unsqueeze(1)).squeeze(1)
+    loss = -input.gather(1, safe)
     if weight is not None:
         loss = loss * weight[safe]
     if ignored is not None:  # no product, because an ignored row may contain -inf
         loss = loss.masked_fill(ignored, 0)
-    loss, classes = loss.reshape(-1), classes.reshape(-1)
     found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
-
-
-def _ignores(classes: Tensor, ignore_index: int) -> bool:
-    return classes.is_meta or bool((every_element(classes._array) == ignore_index).any())
 
 
 @autocasts

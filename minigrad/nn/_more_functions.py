@@ -11,6 +11,7 @@ import numpy as np
 import minigrad
 from minigrad.autograd.mode import autocasts
 from minigrad.ops import norm, pool, random, volume
+from minigrad.ops.bags import bag_sums, can_be_summed
 from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
 from minigrad.ops.distance import pair_distances
@@ -339,23 +340,29 @@ def embedding_bag(
             raise ValueError("if input is 2D, then offsets has to be None")
         bags, n = input.shape
         input = input.reshape(-1)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
     elif input.dim() == 1 and offsets is not None:
         check_values(_check_offsets, offsets._array, input.shape[0])
-        starts = offsets[:-1] if include_last_offset else offsets
-        bags = starts.shape[0]
-        places = minigrad.arange(input.shape[0], device=input.device)
-        ids = minigrad.searchsorted(starts.to(places.dtype), places, right=True) - 1
         if include_last_offset:
             end = int(offsets[-1])
-            input, ids = input[:end], ids[:end]
+            input, offsets = input[:end], offsets[:-1]
             if per_sample_weights is not None:
                 per_sample_weights = per_sample_weights[:end]
+        bags, n = offsets.shape[0], 0
     else:
         raise ValueError("embedding_bag: expected a matrix, or a vector and offsets")
+    plain = max_norm is None and not scale_grad_by_freq and not sparse
+    if plain and mode != "max" and can_be_summed(weight, input, per_sample_weights):
+        starts = n if offsets is None else offsets._array
+        return bag_sums(input, weight, starts, per_sample_weights, padding_idx, mode == "mean")
+    if offsets is not None:
+        places = minigrad.arange(input.shape[0], device=input.device)
+        ids = minigrad.searchsorted(offsets.to(places.dtype), places, right=True) - 1
     F = minigrad.nn.functional
     rows = F.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.reshape(-1, 1)
+        rows = rows * per_sample_weights.unsqueeze(1)
     if offsets is None and padding_idx is None and n:  # bags of one length
         groups = rows.reshape(bags, n, rows.shape[1])
         if mode == "max":

@@ -344,6 +344,9 @@ def repeat_interleave(
     n = input._array.shape[place]
     if type(repeats) is int and repeats >= 0 and output_size is None and on_gpu(input._array):
         return repeated_along(input, {place: repeats})
+    if type(repeats) is int and repeats >= 0 and output_size in (None, n * repeats):
+        places = np.arange(n).repeat(repeats)
+        return input.index_select(place, wrap(array_module(input._array).asarray(places)))
     counts = np.asarray(repeats.cpu()._array if isinstance(repeats, Tensor) else repeats)
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(

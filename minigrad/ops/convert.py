@@ -23,8 +23,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     runs beside the program and other kernels; later ones wait for it) and memory_format (no effect:
     tensors are row-major).
     """
-    if len(args) == 1 and not kwargs and isinstance(args[0], dtypes.dtype):  # the usual call
-        return _as(self, args[0].numpy)
+    if len(args) == 1 and not kwargs:  # the usual call
+        if isinstance(args[0], dtypes.dtype):
+            return _as(self, args[0].numpy)
+        if isinstance(args[0], np.dtype):
+            return _as(self, args[0])
     target, where, flags = _destination(args, kwargs)
     non_blocking, copy = flags["non_blocking"], flags["copy"]
     result = self

@@ -7,13 +7,14 @@ from typing import Any
 
 from kernels import dispatch
 from kernels.launchers.common import MAX_GRID_YZ
+from kernels.pointwise import Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.matmul import matmul
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
-from minigrad.tensor import Tensor, export, functions, wrap
+from minigrad.tensor import Tensor, export, functions
 
 # By p, the reductions that have kernels and gradients.
 _LINES: dict[float, str] = {1: "norm1", 2: "norm2"}
@@ -23,9 +24,13 @@ def _weighted(difference: Tensor, y: Tensor, g: Tensor, line: str) -> Tensor:
     """The gradient of the differences (..., k), whose norms are y (...): none where one is 0."""
     if line == "norm1":
         return POINTWISE["sign"](difference) * g.unsqueeze(-1)
+    return difference * _per_distance(g, y).unsqueeze(-1)
+
+
+def _per_distance(g: Tensor, y: Tensor) -> Tensor:
+    """g / y, or 0 for a distance of 0."""
     none = y.detach() == 0
-    weight = (g / y.masked_fill(none, 1)).masked_fill(none, 0)
-    return difference * weight.unsqueeze(-1)
+    return (g / y.masked_fill(none, 1)).masked_fill(none, 0)
 
 
 class Distances(Op):
@@ -80,6 +85,42 @@ class PairDistances(Op):
         return (zeros.index_add(0, rows, each).index_add(0, columns, -each),)
 
 
+_ROOT = Expr("root_of_distance", ("p", "u", "v"), "sqrt(where(u + v < 2 * p, 0, u + v - 2 * p))")
+
+
+def _by_product(a: Any, b: Any) -> Any:
+    active = dispatch.active
+    u, v = (active.reduce("sum_squares", x, -1, True) for x in (a, b))
+    product = active.matmul(a, b.swapaxes(-1, -2))
+    return active.pointwise(_ROOT, product, u, v.swapaxes(-1, -2))
+
+
+class DistancesByProduct(Op):
+    """Euclidean distances of rows: |a|^2 + |b|^2 - 2 a b, no gradient where one is 0."""
+
+    saves_outputs = (0,)
+    grad_name = "EuclideanDistBackward0"
+
+    @staticmethod
+    def forward(a: Any, b: Any) -> Any:
+        return dispatch.together(_by_product, a, b)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        a, b, y = ctx.tensors()
+        weight = _per_distance(g, y)
+        first, second = ctx.needs
+        ga = gb = None
+        if first:
+            ga = a * weight.sum(-1, keepdim=True) - matmul(weight, b)
+            ga = ga.sum_to_size(a._array.shape)
+        if second:
+            weight = weight.transpose(-1, -2)
+            gb = b * weight.sum(-1, keepdim=True) - matmul(weight, a)
+            gb = gb.sum_to_size(b._array.shape)
+        return ga, gb
+
+
 @export(method=False)
 @autocasts
 def cdist(
@@ -119,30 +160,14 @@ def cdist(
     narrow = x1.dtype.name in ("float16", "bfloat16")
     if narrow and not by_product and x1._array.size and x2._array.size:
         raise dtypes.refused("cdist", x1._array.dtype)
-    if by_product and x1._array.size and x2._array.size:
-        return _distances_by_product(x1, x2)
+    if by_product and x1._array.size and x2._array.size and mode.observer is None:
+        found = DistancesByProduct.apply(*((x1.float(), x2.float()) if narrow else (x1, x2)))
+        return found.to(x1.dtype)
     line, same = _LINES.get(p), x1._array.dtype == x2._array.dtype
     many = math.prod(broadcast_shape(x1._array.shape[:-2], x2._array.shape[:-2])) > MAX_GRID_YZ
     if line is None or not same or many or mode.observer is not None:
         return POINTWISE["sub"](x1.unsqueeze(-2), x2.unsqueeze(-3)).norm(p, -1)
     return Distances.apply(x1, x2, line=line)
-
-
-def _distances_by_product(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distances of rows; no gradient where one is 0."""
-    dtype = a.dtype
-    if dtype.itemsize == 2:
-        a, b = a.float(), b.float()
-    square = POINTWISE["square"]
-    ones = [
-        wrap(array_module(x._array).ones((*x._array.shape[:-1], 1), x._array.dtype)) for x in (a, b)
-    ]
-    left = functions.cat([a * -2, square(a).sum(-1, keepdim=True), ones[0]], -1)
-    right = functions.cat([b, ones[1], square(b).sum(-1, keepdim=True)], -1)
-    squared = matmul(left, right.transpose(-1, -2))
-    near = POINTWISE["le"](squared.detach(), 0)
-    found = POINTWISE["sqrt"](squared.masked_fill(near, 1)).masked_fill(near, 0)
-    return found.to(dtype)
 
 
 def pair_distances(x: Tensor, p: float) -> Tensor:

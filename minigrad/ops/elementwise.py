@@ -454,10 +454,10 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any 
     """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
     if not input.is_floating_point():
         return input.clone()
-    limits = dtypes.finfo(input.dtype)
-    high = limits.max if posinf is None else posinf
-    low = limits.min if neginf is None else neginf
-    values = tuple(dtypes.fitting(v, input._array.dtype) for v in (nan, high, low))
+    dtype = input._array.dtype
+    high = dtypes.largest(dtype) if posinf is None else posinf
+    low = -dtypes.largest(dtype) if neginf is None else neginf
+    values = tuple([dtypes.fitting(v, dtype) for v in (nan, high, low)])
     return POINTWISE["nan_to_num"](input, params=values)
 
 

@@ -142,15 +142,18 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         index = (index,)
     if _is_plain(self._array.shape, index):
         return of_parts(index).apply(self, index=index)
-    if type(index) is Tensor and type(self._array) is np.ndarray and mode.recorder is None:
-        found = _rows(self._array.shape, index._array)
+    on_cpu = type(self._array) is np.ndarray and mode.recorder is None
+    on_cpu = on_cpu and self._array.dtype.kind != "c"  # whose indices no launcher checks
+    arrays = _index_arrays(index) if on_cpu else None
+    if arrays is not None:
         try:
+            found = _rows(self._array.shape, *arrays)
             if found is not None:
                 positions, tail = found
-                if self._requires_grad and positions is index._array:
+                if self._requires_grad and positions is arrays[0]:
                     positions = positions.copy()  # the program may change its own
                 return Take.apply(self, index=positions, tail=tail)
-        except IndexError:  # a negative position, or a wrong one
+        except (IndexError, ValueError):  # a negative position, or a wrong one
             pass
     both_there = type(index) is Tensor and on_gpu(index._array) and on_gpu(self._array)
     if both_there and mode.recorder is None:
@@ -163,11 +166,13 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return view
     shape = view._array.shape
     chosen = [d for d, t in enumerate(tensors) if t is not None]
-    if len(chosen) == 1 and chosen[0] and runs_on_gpu(view._array):
+    one = len(chosen) == 1 and chosen[0] > 0
+    if one and (on_cpu or runs_on_gpu(view._array)):
         place, at = chosen[0], tensors[chosen[0]].astype(np.int64, copy=False)
         found = functions.index_select(view, place, wrap(at.reshape(-1)))
         if at.ndim != 1:
             found = found.reshape(*shape[:place], *at.shape, *shape[place + 1 :])
+            found._view = None
         return titled(found, "Index")
     ndim = 1 + chosen[-1]
     if math.prod(shape[ndim:]) < 2:  # no rows that could be copied as a whole
@@ -176,15 +181,33 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     return Take.apply(view, index=flat, tail=shape[ndim:])
 
 
-def _rows(shape: tuple, index: Any) -> tuple[Any, tuple] | None:
-    """What one tensor selects: positions of parts, and the shape of a part. None for what is not
-    so simple, and for parts of one element."""
-    if type(index) is not np.ndarray or not index.ndim:
+def _index_arrays(index: Any) -> tuple | None:
+    """The arrays of a tensor, or of a tuple of tensors, that NumPy and torch take for the same
+    index: not empty, of int64 or one mask."""
+    parts = index if type(index) is tuple else (index,)
+    arrays = []
+    for part in parts:
+        array = part._array if type(part) is Tensor else None
+        if type(array) is not np.ndarray or not array.ndim:
+            return None
+        if array.dtype != np.int64 and (array.dtype != bool or len(parts) > 1):
+            return None
+        arrays.append(array)
+    return tuple(arrays) or None
+
+
+def _rows(shape: tuple, *arrays: np.ndarray) -> tuple[Any, tuple] | None:
+    """What arrays select: positions of parts, and the shape of a part. None for what is not so
+    simple, and for parts of one element. ValueError for wrong or negative ones of several."""
+    index, count = arrays[0], len(arrays)
+    mask = index.dtype == bool
+    if mask and index.shape != shape[: index.ndim]:
         return None
-    mask = index.dtype == bool and index.shape == shape[: index.ndim]
-    tail = shape[index.ndim if mask else 1 :]
-    if not (mask or (index.dtype == np.int64 and shape)) or (tail and math.prod(tail) < 2):
+    tail = shape[index.ndim if mask else count :]
+    if count > len(shape) or (tail and math.prod(tail) < 2):
         return None
+    if count > 1:
+        return np.ravel_multi_index(arrays, shape[:count]), tail
     return (index.ravel().nonzero()[0] if mask else index), tail
 
 
@@ -245,6 +268,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if small and _is_mask(index, self):
         self.masked_fill_(index, value)
         return
+    if _written(self, index, value):
+        return
     tensors: list = []
     basic = (index,) if type(index) in (int, slice) else index
     if not _is_plain(self._array.shape, basic):
@@ -260,6 +285,29 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         return
     values = value if isinstance(value, Tensor) else _like(self, value)
     index_put(target, tensors, _as_stored(values, self, index), accumulate=False)
+
+
+def _written(x: Tensor, index: Any, value: Any) -> bool:
+    """Whether NumPy's assignment does all there is to do, and has done it. Not where the change is
+    recorded, values are converted or the index is wrong."""
+    arrays = None if batching or mode.recorder is not None else _index_arrays(index)
+    if arrays is None or type(x._array) is not np.ndarray:
+        return False
+    values = value if isinstance(value, Tensor) else _like(x, value)
+    new = values._array
+    if type(new) is not np.ndarray or new.dtype != x._array.dtype:
+        return False
+    if mode.enabled and (values._requires_grad or x._requires_grad):
+        return False
+    check_writable(x)
+    check_no_overlap(x._array)
+    check_apart(x, (values,))
+    try:
+        x._array[arrays] = new
+    except (IndexError, ValueError):
+        return False
+    x._counter[0] += 1
+    return True
 
 
 def _is_mask(index: Any, x: Tensor) -> bool:
@@ -528,6 +576,11 @@ class Indexed:
 
 def flat_positions(shape: tuple, tensors: list) -> Any:
     """Flat positions in a row-major array of `shape` of what index arrays select."""
+    if mode.recorder is None and all(type(t) is np.ndarray for t in tensors):
+        try:
+            return np.ravel_multi_index(tuple(tensors), shape)
+        except ValueError:  # they do not fit together
+            pass
     steps = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):
         steps[d] = steps[d + 1] * shape[d + 1]
@@ -573,6 +626,8 @@ def index_put_(
             )
     check_writable(self)
     index = tuple(indices)
+    if not accumulate and _written(self, index, values):
+        return self
     basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic else self
     values = _as_stored(values, self, index, accumulate)

@@ -27,9 +27,34 @@ _INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 @functools.cache
-def _along(dim: int) -> Callable:
-    """The elements along a dimension, as remembered launches know them."""
-    return lambda x, index: dispatch.active.gather(x, dim, index)
+def _along(name: str, dim: int) -> Callable:
+    """An operation at an index along a dimension, as remembered launches know it."""
+    return lambda x, *operands: getattr(dispatch.active, name)(x, dim, *operands)
+
+
+def _inside(x: Any, index: Any, dim: int) -> bool:
+    """Whether an index on the CPU has as many dimensions as x and no wrong number."""
+    known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
+    return known and all_below(index, x.shape[dim])
+
+
+_FEW = 1 << 16  # elements; of more, Python's share of the time is small
+
+
+def _again(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
+    """A remembered `scatter` or `scatter_add`, or None."""
+    if index.size > _FEW or src.shape != index.shape or not _inside(x, index, dim):
+        return None
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(name, dim), x, index, src)
+
+
+def _scattered(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
+    """`scatter` or `scatter_add`, remembered where the index need not be checked by the launch."""
+    if src.shape != index.shape:
+        src = src[tuple([slice(0, n) for n in index.shape])]
+    if index.size <= _FEW and _inside(x, index, dim):
+        return dispatch.together(_along(name, dim), x, index, src)
+    return getattr(dispatch.active, name)(x, dim, index, src, error=wrong_index(x, dim))
 
 
 class Pick(Op):
@@ -40,11 +65,11 @@ class Pick(Op):
 
     @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(dim), x, index)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, _along("gather", dim), x, index)
 
     @staticmethod
     def forward(x: Any, index: Any, dim: int) -> Any:
-        return dispatch.together(_along(dim), x, index)
+        return dispatch.together(_along("gather", dim), x, index)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
@@ -62,8 +87,7 @@ class Gather(Pick):
 
     @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
-        known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
-        return Pick.again(x, index, dim) if known and all_below(index, x.shape[dim]) else None
+        return Pick.again(x, index, dim) if _inside(x, index, dim) else None
 
 
 class ScatterAdd(Op):
@@ -77,9 +101,12 @@ class ScatterAdd(Op):
         check_source("scatter_add", x, index, src)
 
     @staticmethod
+    def again(x: Any, index: Any, src: Any, dim: int) -> Any:
+        return _again("scatter_add", x, index, src, dim)
+
+    @staticmethod
     def forward(x: Any, index: Any, src: Any, dim: int) -> Any:
-        region = tuple([slice(0, n) for n in index.shape])
-        return dispatch.active.scatter_add(x, dim, index, src[region], error=wrong_index(x, dim))
+        return _scattered("scatter_add", x, index, src, dim)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
@@ -100,10 +127,14 @@ class Scatter(Op):
         check_source("scatter", x, index, src)
 
     @staticmethod
+    def again(x: Any, index: Any, src: Any, dim: int) -> Any:
+        return _again("scatter", x, index, src, dim)
+
+    @staticmethod
     def forward(x: Any, index: Any, src: Any, dim: int) -> Any:
-        region = tuple([slice(0, n) for n in index.shape])
         if x.dtype.kind != "c":
-            return dispatch.active.scatter(x, dim, index, src[region], error=wrong_index(x, dim))
+            return _scattered("scatter", x, index, src, dim)
+        region = tuple([slice(0, n) for n in index.shape])
         out = x.copy()
         rows = out[tuple([slice(None) if d == dim else s for d, s in enumerate(region)])]
         array_module(x).put_along_axis(rows, index, src[region], dim)
@@ -247,7 +278,8 @@ def check_source(name: str, x: Tensor, index: Tensor, src: Tensor) -> None:
     """Check the values of scatter."""
     if src._array.dtype != x._array.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
-    if any(n > m for n, m in zip(index._array.shape, src._array.shape, strict=True)):
+    shapes = index._array.shape, src._array.shape
+    if len(shapes[0]) != len(shapes[1]) or any(n > m for n, m in zip(*shapes)):
         raise RuntimeError(
             f"{name}: expected index {list(index.shape)} to be no larger than src {list(src.shape)}"
         )
@@ -297,7 +329,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             )
         return index_select(input.reshape(1), dim, index).reshape(())
     place, shape = normalize_dim(dim, input._array.ndim), input._array.shape
-    index, n = index.reshape(-1), shape[place]
+    (index,), n = as_vectors(index), shape[place]
     if input._array.dtype.kind == "c":
         _check_positions("index_select", index, n)
         return getitem(input, (slice(None),) * place + (index,))
@@ -307,9 +339,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return input.narrow(place, 0, 1).expand(
             *shape[:place], index._array.size, *shape[place + 1 :]
         )
-    return _selected(input, place, index).reshape(
-        *shape[:place], index._array.size, *shape[place + 1 :]
-    )
+    found = _selected(input, place, index)
+    found = _shaped(found, (*shape[:place], index._array.size, *shape[place + 1 :]))
+    found._view = None  # of a copy that nothing else knows
+    return found
 
 
 def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -318,14 +351,20 @@ def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     shape, positions = x._array.shape, index._array
     outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     xp = array_module(positions)
+    if inner == outer == 1 and not on_gpu(positions):
+        return Gather.apply(_shaped(x, (n,)), index, dim=0)
     if inner < _LONG and outer > 1:
         if inner > 1:
             positions = positions[:, None] * inner + xp.arange(inner)
         columns = wrap(positions.reshape(1, -1)).expand(outer, positions.size)
-        return Gather.apply(x.reshape(outer, n * inner), columns, dim=1)
+        return Gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
     if outer > 1:
-        positions = xp.arange(outer)[:, None] * n + positions
-    return Embedding.apply(x.reshape(outer * n, inner), wrap(positions), padding_idx=None)
+        index = wrap(xp.arange(outer)[:, None] * n + positions)
+    return Embedding.apply(_shaped(x, (outer * n, inner)), index, padding_idx=None)
+
+
+def _shaped(x: Tensor, shape: tuple) -> Tensor:
+    return x if x._array.shape == shape else x.reshape(shape)
 
 
 _LONG = 32  # elements of a slice that are copied as a whole
@@ -355,7 +394,11 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask._array.dtype.kind != "b":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shape(input._array.shape, mask._array.shape)
-    return getitem(input.expand(shape), mask.expand(shape))
+    return getitem(*_expanded((input, mask), shape))
+
+
+def _expanded(tensors: tuple[Tensor, ...], shape: tuple) -> list[Tensor]:
+    return [x if x._array.shape == shape else x.expand(shape) for x in tensors]
 
 
 @export()
@@ -374,8 +417,11 @@ def index_add(
     if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
         rows = AddRows.apply(source.flatten(1), wrap(positions), rows=shape[0])
         return input + rows.reshape(shape)
-    rows = wrap(positions).reshape([-1 if d == place else 1 for d in range(len(shape))])
-    return ScatterAdd.apply(input, rows.expand(source._array.shape), source, dim=place)
+    rows = wrap(positions)
+    if len(shape) > 1:
+        rows = rows.reshape([-1 if d == place else 1 for d in range(len(shape))])
+        rows = rows.expand(source._array.shape)
+    return ScatterAdd.apply(input, rows, source, dim=place)
 
 
 @export()
@@ -427,7 +473,7 @@ def _slices(
             f"{name}_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
         )
-    positions = _check_positions(name, index.reshape(-1), x._array.shape[place])
+    positions = _check_positions(name, *as_vectors(index), x._array.shape[place])
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
     if source._array.shape == shape:
         return place, positions, source
@@ -540,7 +586,7 @@ def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"and {source.dtype}"
         )
     shape = broadcast_shape(input._array.shape, mask._array.shape)
-    input, mask = input.expand(shape), mask.expand(shape)
+    input, mask = _expanded((input, mask), shape)
     if not shape:
         return _masked_scatter(input.reshape(1), mask.reshape(1), source).reshape(())
     array = array_module(input._array).asarray(mask._array).reshape(-1)

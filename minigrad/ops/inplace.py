@@ -157,7 +157,10 @@ def _is_large_view(array: Any) -> bool:
 
 def _is_large(array: Any) -> bool:
     """Whether the array is one piece of memory on the CPU, of more than a few microseconds."""
-    return type(array) is np.ndarray and array.nbytes >= 1 << 14 and array.flags.c_contiguous
+    return type(array) is np.ndarray and array.nbytes >= _LARGE and array.flags.c_contiguous
+
+
+_LARGE = 1 << 14  # bytes
 
 
 def is_zero(value: Any) -> bool:
@@ -165,8 +168,22 @@ def is_zero(value: Any) -> bool:
     return isinstance(value, int | float) and value == 0 and math.copysign(1, value) == 1
 
 
+_NUMBERS = {float, int}
+
+
+def _fills_at_once(array: Any) -> bool:
+    """Whether to fill an array with a number is all there is to do."""
+    if mode.recorder is not None or mode.observer is not None or batching:
+        return False
+    return type(array) is np.ndarray and array.nbytes < _LARGE and array.flags.writeable
+
+
 def write(target: Tensor, array: Any) -> None:
     """Copy elements into a tensor's memory and increment its version."""
+    if type(array) in _NUMBERS and _fills_at_once(target._array):
+        target._array.fill(array)
+        target._counter[0] += 1
+        return
     if not getattr(target._array.flags, "writeable", True):  # CuPy arrays don't have this flag
         raise RuntimeError(
             "in-place operation on a read-only array: the NumPy array behind this tensor isn't "
@@ -286,6 +303,11 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             )
         return copy_(input, value)
     write(input, dtypes.fitting(number("fill_", value), input._array.dtype))
+    return _filled(input)
+
+
+def _filled(input: Tensor) -> Tensor:
+    """A tensor that is a constant now."""
     if mode.enabled and input.requires_grad:
         rebase(input, input.detach().clone())
     return input
@@ -293,7 +315,9 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 def zero_(input: Tensor) -> Tensor:
     """Set every element to zero."""
-    return fill_(input, 0)
+    check_writable(input)
+    write(input, 0)
+    return _filled(input)
 
 
 for _function in (copy_, fill_, zero_):

@@ -17,7 +17,7 @@ from minigrad._names import return_type
 from minigrad.autograd.function import Function
 from minigrad.autograd.mode import autocasts, is_grad_enabled
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module, every_element, is_batched, on_gpu, scipy_module
+from minigrad.backends import array_module, every_element, scipy_module
 from minigrad.ops.matmul import MatMul
 from minigrad.ops.pointwise import broadcast_shape, is_narrow
 from minigrad.tensor import Tensor, export, functions, wrap
@@ -154,56 +154,79 @@ class Solve(Op):
 
 
 class SolveTriangular(Op):
-    """X of A X = B, for matrices B and triangular A."""
+    """X of A X = B, for matrices B and one triangle of A; unit: with ones on its diagonal."""
 
     saves = (0,)
     saves_outputs = (0,)
     grad_name = "LinalgSolveTriangularBackward0"
 
     @staticmethod
-    def forward(a: Any, b: Any, upper: bool) -> Any:
-        name, routine = "linalg.solve_triangular", functools.partial(_substituted, upper=upper)
-        return solved(name, routine, a, b)
+    def forward(a: Any, b: Any, upper: bool, unit: bool) -> Any:
+        if type(a) is np.ndarray and type(b) is np.ndarray:
+            return _substituted(a, b, upper, unit)
+        xp, name = array_module(a), "linalg.solve_triangular"
+        triangle = (xp.triu if upper else xp.tril)(a)
+        if unit:
+            triangle = xp.where(xp.eye(a.shape[-1], dtype=bool), xp.ones((), a.dtype), triangle)
+        return solved(name, functools.partial(_by_halves, upper=upper), triangle, b)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, upper: bool) -> tuple:
+    def vjp(ctx: Any, g: Tensor, upper: bool, unit: bool) -> tuple:
         a, x = ctx.tensors()
-        gb = SolveTriangular.apply(a.mH, g, upper=not upper)
-        return -(gb @ x.mH) if ctx.needs[0] else None, gb if ctx.needs[1] else None
+        gb = SolveTriangular.apply(a.mH, g, upper=not upper, unit=unit)
+        if not ctx.needs[0]:
+            return None, gb
+        ga = -(gb @ x.mH)
+        ga = ga.triu(int(unit)) if upper else ga.tril(-int(unit))
+        return ga, gb if ctx.needs[1] else None
 
 
 _SOLVED_WHOLE = 32  # unknowns, for which a general routine takes about as long as two halves
-_MANY = 64  # matrices, for which that takes longer than substitution in all of them at once
+_MANY = 4  # times as many matrices as unknowns: calls for each take longer than steps in all
 
 
-def _substituted(a: Any, b: Any, upper: bool) -> Any:
+def _by_halves(a: Any, b: Any, upper: bool) -> Any:
     """X of A X = B by halves: that of the one half, and its share taken away, that of the other. So
     nearly all of the work are products, and none is the factorisation that a general routine makes
     of its matrix."""
     n = a.shape[-1]
     if n <= _SOLVED_WHOLE:
-        if on_gpu(a) or is_batched(a) or is_batched(b):
-            return array_module(a).linalg.solve(a, b)
-        singular = not a.diagonal(0, -2, -1).all()  # infinities and NaN then, as in torch
-        if singular or a.size >= _MANY * n * n:
-            return _by_rows(a, b, upper)
-        return np.linalg.solve(a, b)
+        return array_module(a).linalg.solve(a, b)
     halves = slice(n // 2), slice(n // 2, n)
     one, other = reversed(halves) if upper else halves
-    x = _substituted(a[..., one, one], b[..., one, :], upper)
+    x = _by_halves(a[..., one, one], b[..., one, :], upper)
     rest = b[..., other, :] - a[..., other, one] @ x
-    y = _substituted(a[..., other, other], rest, upper)
+    y = _by_halves(a[..., other, other], rest, upper)
     return array_module(a).concatenate((y, x) if upper else (x, y), -2)
 
 
-def _by_rows(a: np.ndarray, b: np.ndarray, upper: bool) -> np.ndarray:
+def _substituted(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
+    """X of A X = B by substitution: by BLAS, which gives infinities and NaN for singular matrices,
+    or for many small ones in all at once."""
+    out, (n, k) = np.empty(b.shape, b.dtype), b.shape[-2:]
+    if not b.size:
+        return out
+    if n <= _SOLVED_WHOLE and b.size > _MANY * n * n * k:
+        return _by_rows(a, b, upper, unit)
+    from scipy.linalg import get_blas_funcs
+
+    trsm = get_blas_funcs("trsm", (a,))
+    matrices, right = a.reshape(-1, n, n), b.reshape(-1, n, k)
+    for i, x in enumerate(out.reshape(-1, n, k)):
+        # In BLAS's order, by columns, these are the transposes: X^T A^T = B^T
+        x[:] = trsm(1, matrices[i].T, right[i].T, side=1, lower=upper, diag=unit).T
+    return out
+
+
+def _by_rows(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
     """X of A X = B by substitution, in all matrices at once, which lie along the last dimension."""
     n, k = b.shape[-2:]
     a = np.ascontiguousarray(np.moveaxis(a.reshape(-1, n, n), 0, -1))
     x = np.moveaxis(b.reshape(-1, n, k), 0, -1).copy()
     with np.errstate(divide="ignore", invalid="ignore"):
         for i in reversed(range(n)) if upper else range(n):
-            x[i] /= a[i, i]
+            if not unit:
+                x[i] /= a[i, i]
             left = slice(i) if upper else slice(i + 1, n)
             x[left] -= a[left, i, None] * x[i]
     return np.ascontiguousarray(np.moveaxis(x, -1, 0)).reshape(b.shape)
@@ -270,17 +293,20 @@ class Cholesky(Op):
     @staticmethod
     def forward(a: Any) -> Any:
         xp = array_module(a)
-        lower = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2).conj()
-        factor = solved("linalg.cholesky", xp.linalg.cholesky, lower, why=_why_not_positive)
-        if xp is np and np.isnan(factor).any():  # LAPACK goes on with NaN
+        if xp is not np:  # which reads one triangle
+            a = xp.tril(a) + xp.swapaxes(xp.tril(a, -1), -1, -2).conj()
+        factor = solved("linalg.cholesky", xp.linalg.cholesky, a, why=_why_not_positive)
+        last = factor[..., -1:, -1:]  # NaN where there is any
+        if xp is np and (last != last).any():  # LAPACK goes on with NaN
             raise LinAlgError("linalg.cholesky: the input has NaN, so it is not positive-definite")
         return factor
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         (lower,) = ctx.tensors()
-        inner = Solve.apply(lower.mH, _hermitian(lower.mH @ g))
-        return (Solve.apply(lower.mH, inner.mH).mH * 0.5,)
+        solve = functools.partial(SolveTriangular.apply, upper=True, unit=False)
+        inner = solve(lower.mH, _hermitian(lower.mH @ g))
+        return (solve(lower.mH, inner.mH).mH * 0.5,)
 
 
 def _hermitian(m: Tensor) -> Tensor:
@@ -347,11 +373,13 @@ class Qr(Function):
     def backward(ctx: Any, gq: Tensor, gr: Tensor) -> Tensor:
         q, r = ctx.saved_tensors
         symmetric = _hermitian(r @ gr.mH - gq.mH @ q)
-        return Solve.apply(r, (gq + q @ symmetric).mH).mH
+        return SolveTriangular.apply(r, (gq + q @ symmetric).mH, upper=True, unit=False).mH
 
 
 def batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that theirs broadcast to."""
+    if a._array.shape[:-2] == b._array.shape[:-2]:
+        return a, b
     shape = broadcast_shape(a._array.shape[:-2], b._array.shape[:-2])
     return a.expand(*shape, *a._array.shape[-2:]), b.expand(*shape, *b._array.shape[-2:])
 
@@ -524,13 +552,10 @@ def solve_triangular(
             f"{'AX' if left else 'XA'} = B ({'x'.join(map(str, A.shape[-2:]))} and "
             f"{'x'.join(map(str, B.shape[-2:]))})"
         )
-    triangle = A.triu() if upper else A.tril()
-    if unitriangular:
-        eye = functions.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        triangle = triangle * (1 - eye) + eye
+    unit = bool(unitriangular)
     if left:
-        return SolveTriangular.apply(*batches(triangle, B), upper=upper)
-    return SolveTriangular.apply(*batches(triangle.mT, B.mT), upper=not upper).mT
+        return SolveTriangular.apply(*batches(A, B), upper=bool(upper), unit=unit)
+    return SolveTriangular.apply(*batches(A.mT, B.mT), upper=not upper, unit=unit).mT
 
 
 def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:

@@ -543,7 +543,9 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         )
     if not (input.is_complex() or other.is_complex()):
         dtype = POINTWISE["mul"].compute_dtype((input, other))
-        x, y = functions.broadcast_tensors(input.to(dtype), other.to(dtype))
+        x, y = input.to(dtype), other.to(dtype)
+        if x._array.shape != y._array.shape:
+            x, y = functions.broadcast_tensors(x, y)
         return Cross.apply(x, y, dim=place)
     a, b = (_next_two(x.movedim(place, 0)) for x in (input, other))
     mul, sub = POINTWISE["mul"], POINTWISE["sub"]

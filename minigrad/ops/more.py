@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from minigrad.backends import array_module, is_batched
 from minigrad.ops.combine import listed, pad_constant
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, check_floating
+from minigrad.ops.ranges import runs
 from minigrad.ops.shape import either
 from minigrad.tensor import Size, Tensor, export, functions, normalize_dim, wrap
 
@@ -129,13 +129,16 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All choices of r elements of a vector, in order."""
     if input._array.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if not r:
         return input.new_empty((0,))
-    places = itertools.chain.from_iterable(choose(range(input._array.shape[0]), r))
-    index = np.fromiter(places, np.int64).reshape(-1, r)
+    n = input._array.shape[0]
+    index = np.arange(n).reshape(n, 1)
+    for _ in range(r - 1):  # each choice goes on with what comes after its last element
+        first = index[:, -1] + (not with_replacement)
+        counts = n - first
+        index = np.column_stack((index.repeat(counts, 0), runs(first, counts)))
     return input[functions.from_numpy(index).to(input.device)]
 
 

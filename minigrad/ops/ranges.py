@@ -1,4 +1,4 @@
-"""Numbers at equal distances: arange, range, linspace, logspace."""
+"""Numbers at equal distances: arange, range, linspace, logspace; the positions of triangles."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import dtypes
+from minigrad import dtypes, layouts
 from minigrad.backends import current, device_module
 from minigrad.creation import finish, place, placed
-from minigrad.tensor import FUNCTIONS, Tensor, as_int, export
+from minigrad.tensor import FUNCTIONS, Tensor, as_int, export, wrap
 
 
 @export(method=False)
@@ -193,3 +193,55 @@ def _range(
 
 
 FUNCTIONS["range"] = _range
+
+
+@export(method=False)
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """Rows and columns (2, count) of the lower triangle."""
+    layouts.check_strided(layout)
+    return _triangle("tril_indices", row, col, offset, dtype, device)
+
+
+@export(method=False)
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    *,
+    dtype: Any = dtypes.int64,
+    device: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    """Rows and columns (2, count) of the upper triangle."""
+    layouts.check_strided(layout)
+    return _triangle("triu_indices", row, col, offset, dtype, device)
+
+
+def _triangle(name: str, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{name}: expected sizes >= 0, got {row} and {col}")
+    target = dtypes.to_numpy_dtype(dtype)
+    if target not in (np.int32, np.int64):
+        raise dtypes.refused(name, target)
+    lower = name == "tril_indices"
+    ends = (np.arange(row) + (offset + lower)).clip(0, col)
+    counts = ends if lower else col - ends
+    columns = runs(0 if lower else ends, counts)
+    pair = np.empty((2, columns.size), target)
+    pair[0], pair[1] = np.arange(row).repeat(counts), columns
+    return wrap(placed(pair, device))
+
+
+def runs(first: Any, counts: np.ndarray) -> np.ndarray:
+    """counts[0] consecutive integers from first[0], then counts[1] from first[1], and so on."""
+    ends = counts.cumsum()
+    before = ends - counts - first
+    return np.arange(ends[-1] if ends.size else 0) - before.repeat(counts)

@@ -70,7 +70,7 @@ class Reduce(Op):
         if not cls.saves:
             return (spread(cls.gradient(g, _count(shape, axes)), shape, axes, keepdim),)
         x, y = ctx.tensors()
-        values = {"g": _with_reduced(g, shape, axes), "x": x, "y": _with_reduced(y, shape, axes)}
+        values = {"g": with_reduced(g, shape, axes), "x": x, "y": with_reduced(y, shape, axes)}
         for name in cls.names:
             if name not in values:
                 values[name] = _DERIVED[name](cls.key, values, shape, axes)
@@ -120,7 +120,7 @@ class Deviations(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
         (x,) = ctx.tensors()
-        return ((x - mean(x, axes, keepdim=True)) * (2 * _with_reduced(g, ctx.shapes[0], axes)),)
+        return ((x - mean(x, axes, keepdim=True)) * (2 * with_reduced(g, ctx.shapes[0], axes)),)
 
 
 NORMS: dict[str, Callable] = {}
@@ -193,10 +193,10 @@ _DERIVED = {
 
 def spread(g: Tensor, shape: tuple, axes: tuple | None, keepdim: bool) -> Tensor:
     """A reduced tensor expanded to the shape before the reduction."""
-    return _expanded(g if keepdim else _with_reduced(g, shape, axes), shape)
+    return _expanded(g if keepdim else with_reduced(g, shape, axes), shape)
 
 
-def _with_reduced(g: Tensor, shape: tuple, axes: tuple | None) -> Tensor:
+def with_reduced(g: Tensor, shape: tuple, axes: tuple | None) -> Tensor:
     """A reduced tensor with its reduced dimensions as ones, so that it broadcasts to `shape`."""
     if axes is None or g._array.ndim == len(shape):
         return g
@@ -501,9 +501,9 @@ def _variance(
     if not input.is_floating_point():
         raise RuntimeError("std and var only support floating point and complex dtypes")
     axes = axes_of(dim, input._array.ndim)
-    if on_gpu(input._array):
+    if mode.observer is None:
         total = Deviations.apply(input, axes=axes, keepdim=keepdim)
-    else:
+    else:  # in operations that others know, such as those of ONNX
         total = sum(POINTWISE["square"](input - mean(input, axes, keepdim=True)), axes, keepdim)
     freedom = input._array.size // (total._array.size or 1) - correction
     if freedom <= 0:
@@ -610,20 +610,6 @@ def norm(
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     return norm(input - other, p)
-
-
-@export()
-def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
-    known = input.is_floating_point() or input.is_complex()
-    x = input if known else input.to(dtypes.get_default_dtype())
-    axes = axes_of(dim, x._array.ndim)
-    if not x._array.size:
-        return POINTWISE["log"](sum(x, axes, keepdim))
-    shift = amax(functions.real(x.detach()), axes, keepdim=True)
-    shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
-    total = sum(POINTWISE["exp"](x - shift), axes, keepdim)
-    return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
 
 
 @export()

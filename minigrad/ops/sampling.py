@@ -15,6 +15,8 @@ from kernels import dispatch
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
+from minigrad.ops.bags import ScaledSums, can_be_summed
+from minigrad.ops.combine import of_its_own
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
 
@@ -199,12 +201,15 @@ def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> T
     of it); each combination of one pair per dimension counts.
     """
     n, c, *size = input._array.shape
+    (position, share), *_ = parts[0]
+    if share is not None and can_be_summed(input, position, share) and c:
+        return _summed(input, parts)
     inside = [
         [(*_inside(place, length), share) for place, share in pairs]
         for pairs, length in zip(reversed(parts), size, strict=True)
     ]
     # Outside lies an element behind the last one, which is 0: an infinite one would give NaN
-    flat = minigrad.nn.functional.pad(input.reshape(n, c, -1), (0, 1))
+    flat = minigrad.nn.functional.pad(input.reshape(n, c, math.prod(size)), (0, 1))
     total: Any = None
     for corner in itertools.product(*inside):
         places, fits, shares = zip(*corner, strict=True)
@@ -214,13 +219,37 @@ def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> T
                 index = index * length + place
             index = minigrad.where(functools.reduce(operator.and_, fits), index, math.prod(size))
         shape = index._array.shape[1:]
-        index = index.reshape(n, 1, -1).expand(n, c, math.prod(shape))
+        index = index.reshape(n, 1, math.prod(shape)).expand(n, c, math.prod(shape))
         values = flat.gather(2, index).reshape(n, c, *shape)
         if shares[0] is None:  # the nearest element, as it is
             return values
         share = functools.reduce(operator.mul, shares).unsqueeze(1)
         total = values * share if total is None else minigrad.addcmul(total, values, share)
     return total
+
+
+def _summed(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Tensor:
+    """As `_weighted`, by one product with a sparse matrix of shares."""
+    n, c, *size = input._array.shape
+    index = fits = shares = None
+    for pairs, length in zip(reversed(parts), size, strict=True):
+        places, share = (minigrad.stack(list(each)) for each in zip(*pairs, strict=True))
+        place, inside = _inside(places, length)
+        if index is None:
+            index, fits, shares = place, inside, share
+            continue
+        index = (index.unsqueeze(1) * length + place).flatten(0, 1)
+        fits = (fits.unsqueeze(1) & inside).flatten(0, 1)
+        shares = (shares.unsqueeze(1) * share).flatten(0, 1)
+    count, _, *points = index._array.shape
+    plane = math.prod(size)
+    first = minigrad.arange(n).reshape(n, *[1] * len(points)) * plane
+    index = minigrad.where(fits, index + first, n * plane).movedim(0, -1).reshape(-1)
+    ends = minigrad.arange(0, index._array.size + 1, count)
+    # Outside lies an element behind the last one, which is 0: an infinite one would give NaN
+    rows = minigrad.cat([input.movedim(1, -1).reshape(n * plane, c), input.new_zeros(1, c)])
+    found = ScaledSums.apply(rows, index, ends, shares.movedim(0, -1).reshape(-1))
+    return of_its_own(found.reshape(n, *points, c).movedim(-1, 1).contiguous(), input)
 
 
 def _inside(place: Tensor, length: int) -> tuple[Tensor, Tensor]:

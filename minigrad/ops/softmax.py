@@ -1,4 +1,4 @@
-"""Softmax, log-softmax and the fused cross entropy, with their fused gradients."""
+"""Softmax, logsumexp and the fused cross entropy, with their fused gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
-from kernels.pointwise import TABLE
+from kernels.pointwise import TABLE, Expr
 from kernels.support import wrong_index
 from kernels.support.bounds import all_below
 from minigrad import dtypes
@@ -19,7 +19,8 @@ from minigrad.backends import array_module, on_gpu
 from minigrad.ops import repeated
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.pointwise import POINTWISE
-from minigrad.tensor import Tensor, export, normalize_dim, wrap
+from minigrad.ops.reduce import Dims, axes_of, with_reduced
+from minigrad.tensor import Tensor, check_flag, export, functions, normalize_dim, wrap
 
 
 def _again(name: str, dim: int, *arrays: Any) -> Any:
@@ -200,6 +201,60 @@ def _prepared(name: str, x: Tensor, dim: int | None, dtype: Any) -> tuple[Tensor
     if dim is None:  # torch's legacy default
         dim = 0 if x._array.ndim in (0, 1, 3) else 1
     return x, normalize_dim(dim, x._array.ndim)
+
+
+_EXP_BELOW = Expr("exp_below", ("x", "m"), "exp(x - where(isinf(m), 0, m))")
+_LOG_ABOVE = Expr("log_above", ("t", "m"), "log(t) + where(isinf(m), 0, m)")
+
+
+@functools.cache
+def _log_sum_exp(axes: tuple | None, keepdim: bool) -> Callable:
+    """logsumexp over axes, as remembered launches know it."""
+
+    def launches(x: Any) -> Any:
+        active = dispatch.active
+        most = active.reduce("max", x, axes, True)
+        total = active.reduce("sum", active.pointwise(_EXP_BELOW, x, most), axes, True)
+        found = active.pointwise(_LOG_ABOVE, total, most)
+        if keepdim:
+            return found
+        return found.reshape([n for d, n in enumerate(x.shape) if axes and d not in axes])
+
+    return launches
+
+
+class LogSumExp(Op):
+    """log(sum(exp(x))) over axes (None: all), shifted by the maximum."""
+
+    saves_outputs = (0,)
+    grad_name = "LogsumexpBackward0"
+
+    @staticmethod
+    def forward(x: Any, axes: tuple | None, keepdim: bool) -> Any:
+        return dispatch.together(_log_sum_exp(axes, keepdim), x)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
+        x, y = ctx.tensors()
+        g, y = (with_reduced(t, ctx.shapes[0], axes) for t in (g, y))
+        return (g * POINTWISE["exp"](x - y),)
+
+
+@export()
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) over `dim`, shifted by the maximum to avoid overflow."""
+    check_flag("logsumexp", "keepdim", keepdim)
+    known = input.is_floating_point() or input.is_complex()
+    x = input if known else input.to(dtypes.get_default_dtype())
+    axes = axes_of(dim, x._array.ndim)
+    if not x._array.size:
+        return POINTWISE["log"](functions.sum(x, axes, keepdim))
+    if x._array.dtype.kind == "f" and mode.observer is None:
+        return LogSumExp.apply(x, axes=axes, keepdim=keepdim)
+    shift = functions.amax(functions.real(x.detach()), axes, keepdim=True)
+    shift = shift.masked_fill(POINTWISE["isinf"](shift), 0)
+    total = functions.sum(POINTWISE["exp"](x - shift), axes, keepdim)
+    return POINTWISE["log"](total) + (shift if keepdim else shift.reshape(total._array.shape))
 
 
 @export()

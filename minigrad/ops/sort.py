@@ -16,11 +16,12 @@ from kernels.launchers.sort import longest
 from kernels.pointwise import Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
+from minigrad.autograd.mode import mode as grad_mode
 from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.shape import either
 from minigrad.tensor import Tensor, check_flag, export, normalize_dim, wrap
@@ -364,7 +365,12 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 def _median_of_all(x: Tensor) -> Tensor:
     """The median; NaN if there is a NaN or no element. Equal elements share the gradient."""
-    values = x.detach()
+    values, array = x.detach(), x._array
+    recorded = grad_mode.recorder is not None or (grad_mode.enabled and x._requires_grad)
+    if type(array) is np.ndarray and array.size and not recorded and not is_narrow(array):
+        middle = (array.size - 1) // 2
+        found = np.partition(array, (middle, -1))  # NaN comes last
+        return wrap(np.asarray(found[middle if found[-1] == found[-1] else -1]))
     if not values.numel() and not x.is_floating_point():
         return x.sum(dtype=x.dtype)  # 0, where torch has it from memory
     if not values.numel() or bool(POINTWISE["isnan"](values).any()):

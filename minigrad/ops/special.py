@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels import dispatch
+from kernels.pointwise import TRIGAMMA
 from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
@@ -91,8 +93,11 @@ class Polygamma(Op):
 
     @staticmethod
     def forward(x: Any, n: int) -> Any:
+        if n == 1:
+            return dispatch.active.pointwise(TRIGAMMA, x)
         with np.errstate(all="ignore"):
-            found = routines(x).polygamma(n, x)
+            factor = (-1) ** (n + 1) * float(routines(x).gamma(n + 1.0))
+            found = factor * routines(x).zeta(n + 1, x)
         return array_module(x).asarray(found).astype(x.dtype, copy=False)
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -173,3 +173,12 @@ def test_combinations_beside_itertools():
         choose = combinations_with_replacement if again else combinations
         expected = np.array([*choose(range(n), r)]).reshape(-1, r)
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
+def test_positions_of_triangles(name):
+    for rows, columns, offset in product((0, 1, 4), (0, 1, 5), (-5, -1, 0, 2, 6)):
+        found = getattr(m, name)(rows, columns, offset, dtype=m.int32)
+        expected = getattr(np, name)(rows, offset, columns)
+        np.testing.assert_array_equal(found.numpy(), np.stack(expected))
+        assert found.dtype == m.int32

@@ -69,3 +69,22 @@ def test_second_order(p):
     for check in (m.autograd.gradcheck, m.autograd.gradgradcheck):
         assert check(lambda a, b: m.cdist(a, b, p=p), (a, b))
         assert check(lambda x: m.nn.functional.pdist(x, p), (x,))
+
+
+@pytest.mark.parametrize("lead", [((), ()), ((2,), ()), ((2, 1), (3,))])
+def test_distances_by_a_product(lead):
+    rng = np.random.default_rng(SEED)
+    a, b = rng.standard_normal((*lead[0], 27, 3)), rng.standard_normal((*lead[1], 2, 3))
+    b[..., 1, :] = a.reshape(-1, 3)[0]  # a distance of 0
+    found = m.cdist(m.tensor(a), m.tensor(b)).numpy()
+    expected = np.sqrt(((a[..., :, None, :] - b[..., None, :, :]) ** 2).sum(-1))
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    b[..., 1, :] += 1
+    inputs = [m.tensor(x, requires_grad=True) for x in (a, b)]
+    for check in (m.autograd.gradcheck, m.autograd.gradgradcheck) if not lead[1] else ():
+        assert check(m.cdist, inputs)
+    g = rng.standard_normal(expected.shape)
+    ours = m.autograd.grad(m.cdist(*inputs), inputs, m.tensor(g))
+    exact = m.autograd.grad(m.cdist(*inputs, compute_mode=EXACT), inputs, m.tensor(g))
+    for x, y in zip(ours, exact, strict=True):
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-9)

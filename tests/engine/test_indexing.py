@@ -103,3 +103,70 @@ def test_rows_that_add_up_take_no_position_of_each_element(shape, torch, rng):
     with kernels.trace() as trace:
         m.ones(9, 5).index_put((m.tensor(index),), m.ones(6, 5), True)
     assert "scatter_add" not in {name for name, _ in trace.rows}
+
+
+PLACES = {
+    "points": ([0, 2, -1], [3, 0, 1]),
+    "grid": ([[0], [2]], [1, -4]),
+    "one": ([1, 1],),
+    "cubes": ([0, 1, 2], [0, 1, 2], [1, 0, 1]),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("name", PLACES)
+def test_tensors_of_positions_for_the_first_dimensions(name, transposed, rng):
+    values = rng.normal(size=(3, 4, 2)).astype(np.float32)
+    x = (
+        m.tensor(values.transpose(1, 0, 2).copy()).transpose(0, 1)
+        if transposed
+        else m.tensor(values)
+    )
+    parts = tuple(np.array(p, np.int64) for p in PLACES[name])
+    index = tuple(map(m.tensor, parts))
+    np.testing.assert_array_equal(x[index].numpy(), values[parts])
+    x[index] = m.tensor(values[parts] * 2)
+    x[index[:1]] = 0.5
+    values[parts] *= 2
+    values[parts[:1]] = 0.5
+    np.testing.assert_array_equal(x.numpy(), values)
+
+
+@pytest.mark.parametrize("index", [([0, 3], [0, 0]), ([0, -4], [0, 0]), ([0, 0], [4, 0])])
+def test_a_wrong_position_changes_nothing(index):
+    x = m.zeros(3, 4)
+    parts = tuple(map(m.tensor, index))
+    for values in (1.0, m.ones(2), m.ones(7)):
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds|shape mismatch"):
+            x[parts] = values
+    with pytest.raises(IndexError, match="out of bounds for dimension"):
+        x[parts]
+    assert not x.any()
+
+
+def test_a_remembered_scatter_checks_its_index(rng):
+    x, src = m.tensor(rng.normal(size=5)), m.tensor(rng.normal(size=3))
+    for operation, expected in ((m.scatter_add, x[2] + src[1]), (m.scatter, src[1])):
+        for _ in range(5):
+            assert operation(x, 0, m.tensor([0, 2, 4]), src)[2] == expected
+        for wrong in (5, -1):
+            with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds"):
+                operation(x, 0, m.tensor([0, wrong, 4]), src)
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (40, 6)])
+def test_what_positions_select_is_no_view(shape):
+    x, index = m.ones(shape, requires_grad=True), m.tensor([[1, 5], [1, 0]])
+    for function in (
+        lambda x: x[..., index],
+        lambda x: x[..., index[0]],
+        lambda x: x.index_select(-1, index[0]),
+        lambda x: x.repeat_interleave(2, -1),
+    ):
+        y = function(x)
+        assert not y._is_view()
+        y.mul_(3)
+        y.sum().backward()
+        assert x.grad.sum() == 3 * y.numel() and bool((x == 1).all())
+        x.grad = None

@@ -165,3 +165,15 @@ def test_one_largest_element_is_an_argmax(dtype, rng):
     found = m.from_numpy(x.copy()).topk(1)
     np.testing.assert_array_equal(found.indices, np.argmax(x, 1)[:, None])
     np.testing.assert_array_equal(found.values, np.max(x, 1)[:, None])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+def test_the_median_of_all_elements(dtype, rng):
+    for count in (1, 2, 7, 1000):
+        values = rng.integers(0, 200, count).astype(dtype)
+        found = m.tensor(values).median()
+        assert found.item() == np.sort(values)[(count - 1) // 2] and found.shape == ()
+        assert found.dtype == m.tensor(values).dtype
+        if dtype[0] == "f":
+            values[rng.integers(count)] = -np.nan
+            assert m.tensor(values).median().isnan()

@@ -183,3 +183,13 @@ def test_default_generator_is_safe_between_threads():
     for t in threads:
         t.join()
     assert len(set(results)) == 200
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 10_000, 100_000])
+def test_permutations_sort_their_keys(count, rng):
+    keys = rng.integers(0, 1 << 64, count, dtype=np.uint64)
+    np.testing.assert_array_equal(_order(keys), keys.argsort(kind="stable"))
+    few = keys >> np.uint64(40) << np.uint64(40)  # with equal ones
+    np.testing.assert_array_equal(_order(few), few.argsort(kind="stable"))
+    low = keys & np.uint64(0xFFFF)
+    np.testing.assert_array_equal(_order(low), low.argsort(kind="stable"))

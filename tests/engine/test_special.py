@@ -109,3 +109,12 @@ def test_erfinv_is_one_kernel_precise_to_the_ends(backend, dtype, rng):
     expected = special.erfinv(x.astype(np.float64)).astype(dtype)
     np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
     assert np.array_equal(np.signbit(found[:-3]), np.signbit(x[:-3]))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-13)])
+def test_the_derivative_of_digamma(dtype, tolerance, rng):
+    ends = np.array([0.0, -1, -4, np.inf, np.nan, 1e-12, 0.5, 1e9], dtype)
+    x = np.concatenate([ends, rng.uniform(-9.9, 40, 500).astype(dtype)])
+    found, expected = minigrad.polygamma(1, minigrad.tensor(x)), special.polygamma(1, x.astype("d"))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance)
+    assert found.numpy().dtype == dtype

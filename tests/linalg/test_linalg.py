@@ -126,16 +126,35 @@ def test_a_solution_from_a_cholesky_factor_does_not_square_its_condition():
 
 @pytest.mark.parametrize("shape, many", [((71, 71), 3), ((3, 2, 33, 33), 2), ((70, 5, 5), 1)])
 @pytest.mark.parametrize("upper, left", [(True, True), (False, True), (True, False)])
-def test_triangular_solutions_as_torch(torch, shape, many, upper, left, rng):
+@pytest.mark.parametrize("unit", [False, True])
+def test_triangular_solutions_as_torch(torch, shape, many, upper, left, unit, rng):
     matrices = rng.standard_normal(shape) + shape[-1] * np.eye(shape[-1])
     b = rng.standard_normal((*shape[:-1], many) if left else (*shape[:-2], many, shape[-1]))
     found = []
     for lib in (minigrad, torch):
         given = [lib.tensor(x, requires_grad=True) for x in (matrices, b)]
-        x = lib.linalg.solve_triangular(*given, upper=upper, left=left)
+        if unit:
+            given[0] = given[0] / shape[-1]
+        x = lib.linalg.solve_triangular(*given, upper=upper, left=left, unitriangular=unit)
         found.append([t.detach().numpy() for t in (x, *lib.autograd.grad(x.cos().sum(), given))])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (60,), (0,)])
+@pytest.mark.parametrize("kind", ["f", "d", "D"])
+def test_triangular_solutions_from_one_triangle(lead, kind, rng):
+    matrices = (rng.standard_normal((*lead, 4, 4)) + 3 * np.eye(4)).astype(kind)
+    b = rng.standard_normal((*lead, 4, 2)).astype(kind)
+    for upper, unit in ((True, False), (False, False), (False, True)):
+        triangle = np.triu(matrices) if upper else np.tril(matrices)
+        if unit:
+            triangle[..., range(4), range(4)] = 1
+        given = minigrad.tensor(matrices), minigrad.tensor(b)
+        x = linalg.solve_triangular(*given, upper=upper, unitriangular=unit).numpy()
+        tolerance = 100 * np.finfo(kind).eps
+        np.testing.assert_allclose(triangle @ x, b, rtol=tolerance, atol=tolerance)
+        assert x.dtype == b.dtype and x.flags.c_contiguous
 
 
 def test_triangular_solutions_take_nothing_from_the_other_half(torch, rng):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -302,6 +304,37 @@ def test_the_last_offset_may_be_where_the_last_bag_ends(mode):
         nn.functional.embedding_bag(words, table, ends[1:])
 
 
+@pytest.mark.parametrize("width", [1, 5, 40])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_are_products_with_a_sparse_matrix(mode, width, rng):
+    """Without a copy of the rows, also where some do not count or bags are empty."""
+    table, words = rng.standard_normal((9, width)).astype("f"), rng.integers(0, 9, 24)
+    scales, starts = rng.standard_normal(24).astype("f"), np.array([0, 3, 3, 7, 20])
+    bags = np.split(np.arange(24), starts[1:])
+    for padding in (None, -2):
+        kept = [b if padding is None else b[words[b] != 7] for b in bags]
+        factors = scales if mode == "sum" else np.ones(24, "f")
+        expected = np.array([(table[words[b]] * factors[b, None]).sum(0) for b in kept])
+        if mode == "mean":
+            expected /= np.array([[max(len(b), 1)] for b in kept])
+        weight = minigrad.tensor(table, requires_grad=True)
+        how = {"mode": mode, "padding_idx": padding}
+        if mode == "sum":
+            how["per_sample_weights"] = minigrad.tensor(scales)
+        with kernels.trace() as trace:
+            y = nn.functional.embedding_bag(
+                minigrad.tensor(words), weight, minigrad.tensor(starts), **how
+            )
+        assert "spmm" in {family for family, _ in trace.rows}
+        np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
+        y.sum().backward()
+        counts = np.zeros(9)
+        for b in kept:
+            share = factors[b] if mode == "sum" else np.full(len(b), 1 / max(len(b), 1))
+            np.add.at(counts, words[b], share)
+        np.testing.assert_allclose(weight.grad[:, 0].numpy(), counts, rtol=1e-5, atol=1e-5)
+
+
 def test_one_row_as_a_weight():
     x = minigrad.rand(2, 3)
     assert minigrad.equal(nn.functional.linear(x, x[0]), x @ x[0])
@@ -477,3 +510,48 @@ def test_maxima_of_whole_planes_are_reductions(shape, rng, torch):
     with backends.use("numba"), kernels.trace() as trace:
         nn.functional.adaptive_max_pool2d(minigrad.ones(shape), 1)
     assert "max_pool2d" not in {name for name, _ in trace.rows}
+
+
+@pytest.mark.parametrize("planes", [(1, 2), (64, 40)], ids=["few", "many"])
+@pytest.mark.parametrize("size", [(9, 10), (3, 2), (7, 5), (14, 15)])
+def test_nearest_elements_in_all_dimensions(size, planes, rng):
+    """By one index where they are few, else one dimension after the other."""
+    x = minigrad.tensor(rng.standard_normal((*planes, 7, 5)), requires_grad=True)
+    y = nn.functional.interpolate(x, size)
+    rows, columns = (np.arange(m) * n // m for m, n in zip(size, (7, 5)))
+    np.testing.assert_array_equal(y.detach(), x.detach().numpy()[:, :, rows[:, None], columns])
+    y.sum().backward()
+    counts = np.outer(np.bincount(rows, minlength=7), np.bincount(columns, minlength=5))
+    np.testing.assert_array_equal(x.grad[0, 0], counts)
+
+
+def test_factors_of_rows_in_bags_have_a_gradient(rng):
+    words, starts = rng.integers(0, 4, 7), minigrad.tensor([0, 2, 2])
+    weight, factors = (
+        minigrad.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((4, 3), 7)
+    )
+    for padding in (None, 1):
+
+        def bags(weight, factors, padding=padding):
+            how = {"mode": "sum", "per_sample_weights": factors, "padding_idx": padding}
+            return nn.functional.embedding_bag(minigrad.tensor(words), weight, starts, **how)
+
+        for check in (minigrad.autograd.gradcheck, minigrad.autograd.gradgradcheck):
+            assert check(bags, (weight, factors))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("mode, dims", [("bicubic", 2), ("bilinear", 3)])
+def test_points_of_images_by_a_sparse_product(mode, dims, channels, rng):
+    """Beside each point alone, in float16, which takes the other way."""
+    x = minigrad.tensor(rng.standard_normal((2, channels, *[4] * dims)), requires_grad=True)
+    grid = minigrad.tensor(rng.uniform(-1.4, 1.4, (2, *[3] * dims, dims)), requires_grad=True)
+    sample = functools.partial(nn.functional.grid_sample, mode=mode, align_corners=False)
+    with kernels.trace() as trace:
+        y = sample(x, grid)
+    assert "spmm" in {family for family, _ in trace.rows} and not y._is_view()
+    coarse = sample(x.detach().half(), grid.detach().half())
+    np.testing.assert_allclose(y.detach().numpy(), coarse.float().numpy(), atol=0.03)
+    y.backward(minigrad.ones_like(y))
+    moved = sample(x, grid.detach() + 1e-6).detach() - sample(x, grid.detach() - 1e-6).detach()
+    np.testing.assert_allclose(grid.grad.sum().item(), moved.sum().item() / 2e-6, rtol=1e-4)
