@@ -150,7 +150,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             found = _rows(self._array.shape, *arrays)
             if found is not None:
                 positions, tail = found
-                if self._requires_grad and positions is arrays[0]:
+                if self.requires_grad and positions is arrays[0]:
                     positions = positions.copy()  # the program may change its own
                 return Take.apply(self, index=positions, tail=tail)
         except (IndexError, ValueError):  # a negative position, or a wrong one
@@ -297,7 +297,7 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
     new = values._array
     if type(new) is not np.ndarray or new.dtype != x._array.dtype:
         return False
-    if mode.enabled and (values._requires_grad or x._requires_grad):
+    if mode.enabled and (values.requires_grad or x.requires_grad):
         return False
     check_writable(x)
     check_no_overlap(x._array)

@@ -170,3 +170,17 @@ def test_what_positions_select_is_no_view(shape):
         y.sum().backward()
         assert x.grad.sum() == 3 * y.numel() and bool((x == 1).all())
         x.grad = None
+
+
+@pytest.mark.parametrize("index", [(0, 1), ([0, 1], [1, 1]), ([True, False], [False, False])])
+def test_an_assignment_to_a_view_whose_base_came_to_need_a_gradient(index):
+    """The view finds out when it is used next, also where NumPy could assign alone."""
+    base = m.ones(2, 2)
+    view, factor = base.view(2, 2), m.ones(2, 2, requires_grad=True)
+    base.mul_(factor)
+    places = tuple(m.tensor(part) for part in index)
+    view[m.stack(places) if places[0].dtype == m.bool else places] = 5.0
+    (base * base).sum().backward()
+    written = base.detach() == 5
+    assert written.any() and not written.all()
+    assert factor.grad.tolist() == m.where(written, 0.0, 2.0).tolist()
