@@ -91,7 +91,7 @@ def bag_sums(
         ends = np.concatenate(([0], kept.cumsum()), dtype=at.dtype)[ends]
         index = wrap(at[kept])
         scales = None if scales is None else scales[wrap(kept)]
-    op = BagSums if scales is None or not scales._requires_grad else ScaledSums
+    op = BagSums if scales is None or not scales.requires_grad else ScaledSums
     total = op.apply(weight, index, wrap(ends), scales)
     if not mean:
         return total
