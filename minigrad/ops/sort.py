@@ -366,7 +366,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 def _median_of_all(x: Tensor) -> Tensor:
     """The median; NaN if there is a NaN or no element. Equal elements share the gradient."""
     values, array = x.detach(), x._array
-    recorded = grad_mode.recorder is not None or (grad_mode.enabled and x._requires_grad)
+    recorded = grad_mode.recorder is not None or (grad_mode.enabled and x.requires_grad)
     if type(array) is np.ndarray and array.size and not recorded and not is_narrow(array):
         middle = (array.size - 1) // 2
         found = np.partition(array, (middle, -1))  # NaN comes last
