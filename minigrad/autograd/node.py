@@ -515,6 +515,8 @@ class Op:
             result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
         if not several:
+            if not (mode.enabled or unusual):
+                return wrap(result)  # which nobody records
             outputs: tuple = (wrap(result),)
         elif cls.first_only:
             outputs, several = (wrap(result[0]), *result[1:]), False

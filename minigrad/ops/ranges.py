@@ -29,11 +29,15 @@ def arange(
 
     limits: `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
     """
-    if start is end is step is None and len(limits) == 1:
-        limits = (0, *limits)
-    elif start is step is None and not limits:
-        start = 0
-    start, end, step = _limits("arange", limits, start, end, step)
+    alone = start is end is step is None and len(limits) == 1
+    if alone and type(limits[0]) is int and limits[0] >= 0:  # the usual call
+        start, end, step = 0, limits[0], 1
+    else:
+        if alone:
+            limits = (0, *limits)
+        elif start is step is None and not limits:
+            start = 0
+        start, end, step = _limits("arange", limits, start, end, step)
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)

@@ -235,7 +235,8 @@ def parts(
     changed in place."""
     array, needs = x._array, x.requires_grad
     if lengths is None:
-        places = _positions(dim, array.shape[dim])
+        length = array.shape[dim]
+        places = (_few_positions if length <= _FEW else _positions)(dim, length)
     else:
         places = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
@@ -270,6 +271,10 @@ def _positions(dim: int, length: int) -> list[tuple[tuple, tuple]]:
     """The same for each position."""
     full = (slice(None),) * dim  # `...`: a view, never a number
     return [((*full, i, ...), (Select, {"index": (*full, i)})) for i in range(length)]
+
+
+_FEW = 64  # positions, which are remembered
+_few_positions = functools.lru_cache(_positions)
 
 
 class Diagonal(ViewOp):
