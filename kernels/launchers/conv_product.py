@@ -58,8 +58,10 @@ def _shapes(geo: Geometry) -> tuple[tuple[int, ...], ...]:
 
 def _offsets(shape: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
     """How far each index of an array of `shape` is from the first, int64."""
-    indices = np.ogrid[tuple(map(slice, shape))]
-    return sum(i * step for i, step in zip(indices, steps, strict=True)).reshape(-1)
+    found = np.zeros(shape, np.int64)
+    for index, step in zip(np.ogrid[tuple(map(slice, shape))], steps, strict=True):
+        found += index * step
+    return found.reshape(-1)
 
 
 def _by_columns(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):

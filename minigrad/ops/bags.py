@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class BagSums(Op):
     ends (bags + 1,): where in index each bag begins, and where the last ends.
     """
 
-    saves = (1, 2, 3)
+    saves: ClassVar[tuple[int, ...] | None] = (1, 2, 3)
     grad_name = "EmbeddingBagBackward0"
 
     @staticmethod
@@ -82,7 +82,7 @@ def bag_sums(
     bag."""
     at = index._array
     if isinstance(starts, int):
-        ends = np.arange(0, at.size + 1, starts, at.dtype)
+        ends = np.arange(0, at.size + 1, starts, dtype=at.dtype)
     else:
         ends = np.concatenate((starts, [at.size]), dtype=at.dtype)
     if padding is not None:

@@ -473,7 +473,8 @@ def _slices(
             f"{name}_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
         )
-    positions = _check_positions(name, *as_vectors(index), x._array.shape[place])
+    (vector,) = as_vectors(index)
+    positions = _check_positions(name, vector, x._array.shape[place])
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
     if source._array.shape == shape:
         return place, positions, source

@@ -231,7 +231,9 @@ def _weighted(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> T
 def _summed(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Tensor:
     """As `_weighted`, by one product with a sparse matrix of shares."""
     n, c, *size = input._array.shape
-    index = fits = shares = None
+    index: Any = None
+    fits: Any = None
+    shares: Any = None
     for pairs, length in zip(reversed(parts), size, strict=True):
         places, share = (minigrad.stack(list(each)) for each in zip(*pairs, strict=True))
         place, inside = _inside(places, length)

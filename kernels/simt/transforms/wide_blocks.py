@@ -143,16 +143,18 @@ def _guarded(program: Program) -> list[ast.stmt]:
     first = next((k for k, stmt in enumerate(body) if not _is_free(program, stmt)), len(body))
     rest = body[first:]
     there: ast.expr = ast.Compare(load("_tx"), [ast.Lt()], [load("_span")])
-    if len(rest) == 1 and isinstance(rest[0], ast.If) and not rest[0].orelse:
-        (guard,) = rest
-        tests = guard.test.values if _is_and(guard.test) else [guard.test]
-        test = ast.BoolOp(ast.And(), [there, *map(clone, tests)])
+    guard = rest[0] if len(rest) == 1 else None
+    if isinstance(guard, ast.If) and not guard.orelse:
+        test = ast.BoolOp(ast.And(), [there, *map(clone, _parts(guard.test))])
         return [*body[:first], located(ast.If(test, guard.body, []), guard)]
     return [*body[:first], located(ast.If(there, rest, []), rest[0])] if rest else body
 
 
-def _is_and(test: ast.expr) -> bool:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+def _parts(test: ast.expr) -> list[ast.expr]:
+    """What a test is a conjunction of."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return test.values
+    return [test]
 
 
 def _is_free(program: Program, stmt: ast.stmt) -> bool:
