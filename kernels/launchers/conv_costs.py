@@ -2,8 +2,8 @@
 batch_gemm.
 
 A cost is the time of one result, in terms of a sum that batch_gemm adds up in full tiles. The
-constants were fitted with AVX2 and with AVX-512, one thread, on a Zen 4;
-`python -m benchmarks.convolutions --versions` shows where another version would be faster.
+constants were fitted with AVX2 and with AVX-512, one thread, on a Zen 4, those of `product` on a
+Zen 5; `python -m benchmarks.convolutions --versions` shows where another version would be faster.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Collection
 from kernels.launchers import conv_few, conv_product, conv_tiled
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
 from kernels.launchers.conv_planes import Geometry, Windows
+from kernels.launchers.conv_product import SECOND_LEVEL
 from kernels.launchers.conv_tables import Layout, Problem, Tables
 from kernels.support import processor
 
@@ -34,7 +35,6 @@ FEW_TERM, FEW_EACH, FEW_HALO, FEW_WEIGHTS = 0.9, 16, 5, 10
 PARTS = 40  # launches of the parts
 FILTER, FILTERED = 500, 1000  # a filter; more for the gradient of one
 # The time of a layout, in multiply-adds:
-SECOND_LEVEL = 1 << 18  # elements that this cache holds
 LAUNCH = 125_000
 PADDED = 16  # an element of padded planes
 READ = 30  # a line of a cache, of the left operand; from further away than the second level FAR

@@ -111,25 +111,40 @@ def _by_pixels(dialect: Dialect, geo: Geometry, has_bias: bool):
 
 def _by_windows(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, w) -> dx by one product, the gradients of all windows."""
-    (n, channels, *size), (outs, *window), out = geo.x_shape, geo.w_shape, geo.out
-    block = min(LANES, channels)
-    kernel = dialect.conv_direct.fold(
-        dialect.common.scalar_type(like.dtype), geo.w_shape[2:], geo.stride, geo.dilation
-    )
-    grid = n * math.prod(size), ceil_div(channels, block)
-    fold = launcher(name, "fold", kernel, grid, block)
+    n, outs = geo.x_shape[0], geo.w_shape[0]
+    added = _transposed(dialect, geo) if geo.mixes_channels else _folded(dialect, name, geo, like)
 
     def data(g, w):
         pixels = transpose(dialect, g.reshape(n, outs, -1), (0, 2, 1)).reshape(-1, outs)
-        windows = matmul(dialect, pixels, w.reshape(outs, -1))
-        if geo.mixes_channels:
-            dx = transpose(dialect, windows.reshape(n, -1, channels), (0, 2, 1))
-            return dx.reshape(geo.x_shape)
-        dx = empty(geo.x_shape, like.dtype, g)
-        fold(windows.reshape(n, *out, *window), dx, *geo.padding)
-        return dx
+        return added(matmul(dialect, pixels, w.reshape(outs, -1)))
 
     return data
+
+
+def _transposed(dialect: Dialect, geo: Geometry):
+    """The function (pixels of all images, channels) -> dx."""
+    n, channels = geo.x_shape[:2]
+
+    def transposed(pixels):
+        return transpose(dialect, pixels.reshape(n, -1, channels), (0, 2, 1)).reshape(geo.x_shape)
+
+    return transposed
+
+
+def _folded(dialect: Dialect, name: str, geo: Geometry, like):
+    """The function (windows of all images, elements of one) -> dx, their sums."""
+    (n, channels, *size), dtype = geo.x_shape, like.dtype
+    constants = dialect.common.scalar_type(dtype), geo.w_shape[2:], geo.stride, geo.dilation
+    block = min(LANES, channels)
+    grid = n * math.prod(size), ceil_div(channels, block)
+    fold = launcher(name, "fold", dialect.conv_direct.fold(*constants), grid, block)
+
+    def folded(windows):
+        dx = empty(geo.x_shape, dtype, windows)
+        fold(windows.reshape(n, *geo.out, *geo.w_shape[1:]), dx, *geo.padding)
+        return dx
+
+    return folded
 
 
 def _few_pixels(geo: Geometry) -> bool:
@@ -141,10 +156,6 @@ def _few_pixels(geo: Geometry) -> bool:
 
 def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y."""
-    if not (geo.is_product or geo.mixes_channels):
-        return _by_columns(dialect, name, geo, like, has_bias)
-    if not geo.is_product and _few_pixels(geo):
-        return _by_pixels(dialect, geo, has_bias)
     of_x, of_w, of_y = _shapes(geo)
 
     def rows(w, x, bias):
@@ -157,16 +168,20 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
             pointwise(dialect, TABLE["add"], y, bias.reshape(-1, 1), out=y)
         return y.reshape(*of_y[:2], *geo.out)
 
-    return rows if geo.is_product else stack
+    if geo.is_product:
+        return rows
+    if not geo.mixes_channels:
+        return _by_columns(dialect, name, geo, like, has_bias)
+    return _by_pixels(dialect, geo, has_bias) if _few_pixels(geo) else stack
 
 
 def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, w) -> dx."""
-    if not geo.is_product and (not geo.mixes_channels or _few_pixels(geo)):
-        return _by_windows(dialect, name, geo, like)
     _, of_w, of_g = _shapes(geo)
     if geo.is_product:
         return lambda g, w: matmul(dialect, g.reshape(of_g), w.reshape(of_w)).reshape(geo.x_shape)
+    if not geo.mixes_channels or _few_pixels(geo):
+        return _by_windows(dialect, name, geo, like)
     return lambda g, w: matmul(dialect, w.reshape(of_w).T, g.reshape(of_g)).reshape(geo.x_shape)
 
 

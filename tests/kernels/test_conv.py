@@ -197,6 +197,15 @@ def test_gradients_of_windows(device, image, window, options, dtype, biased, rng
     assert_close(dx, expected, scale, terms=w[:, 0].size + 1)
 
 
+def test_windows_of_few_channels_are_not_added_up(device, rng):
+    """Patches as wide as their stride: a pixel has one window, among many that it might have."""
+    x, w, g = (normal(rng, shape) for shape in ((8, 3, 64, 64), (192, 3, 16, 16), (8, 192, 4, 4)))
+    with kernels.trace() as trace:
+        given = put(g, device), put(w, device), x.shape, (16, 16)
+        kernels.conv2d_backward_data(*given, backend="numba")
+    assert "fold" not in {version for _, version in trace.rows}
+
+
 FEW_PIXELS = [(4, 64, 2, 3), (2, 1100, 4, 4)]  # of 16 pixels, with many weights
 
 
