@@ -155,7 +155,7 @@ def test_a_remembered_scatter_checks_its_index(rng):
                 operation(x, 0, m.tensor([0, wrong, 4]), src)
 
 
-@pytest.mark.parametrize("shape", [(6,), (2, 6), (40, 6)])
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (40, 6), (2, 3, 6)])
 def test_what_positions_select_is_no_view(shape):
     x, index = m.ones(shape, requires_grad=True), m.tensor([[1, 5], [1, 0]])
     for function in (

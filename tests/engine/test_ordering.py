@@ -177,3 +177,15 @@ def test_the_median_of_all_elements(dtype, rng):
         if dtype[0] == "f":
             values[rng.integers(count)] = -np.nan
             assert m.tensor(values).median().isnan()
+
+
+def test_the_median_of_all_elements_has_a_gradient():
+    """Also of a view whose base came to need one after it was made."""
+    x = m.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    x.median().backward()
+    assert x.grad.tolist() == [0, 0, 1]
+    base, factor = m.tensor([3.0, 1.0, 2.0]), m.ones(3, requires_grad=True)
+    view = base[:]
+    base.mul_(factor)
+    view.median().backward()
+    assert factor.grad.tolist() == [0, 0, 2]

@@ -111,6 +111,13 @@ def test_erfinv_is_one_kernel_precise_to_the_ends(backend, dtype, rng):
     assert np.array_equal(np.signbit(found[:-3]), np.signbit(x[:-3]))
 
 
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_further_derivatives_of_digamma(n, rng):
+    x = rng.uniform(0.1, 20, 50)
+    found = minigrad.polygamma(n, minigrad.tensor(x)).numpy()
+    np.testing.assert_allclose(found, special.polygamma(n, x), rtol=1e-13)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-13)])
 def test_the_derivative_of_digamma(dtype, tolerance, rng):
     ends = np.array([0.0, -1, -4, np.inf, np.nan, 1e-12, 0.5, 1e9], dtype)
