@@ -18,7 +18,7 @@
 // 10. tensor_core   16-bit elements, or (tensor_core_tf32) floats rounded: matmul_tensor.cu
 // 11. mma_sync      16-bit, the warps' own fragments, swizzled tiles, three stages: matmul_mma.cu
 // 12. wgmma         16-bit on Hopper, a producer and two warpgroups: matmul_wgmma.cu
-// 13. matvec        N == 1: a warp reads a row of a, shuffles add up
+// 13. matvec        few columns: a warp reads a row of a and a column of b, shuffles add up
 // 14. matvec_split  few rows: warps of several blocks read parts of one, whose sums are added up
 //
 // T is the type of the elements, A that of the sums. An operand that is transposed in memory is
@@ -197,20 +197,21 @@ warp_tile(const T* a, const T* b, const T* bias, T* c, int m, int n, int k, long
         a + blockIdx.z * stride_a, b + blockIdx.z * stride_b, bias, c, m, n, k, row_in, col_in);
 }
 
-// Block (32, rows), n == 1.
+// Block (32, rows), a column for each y of the grid.
 template <class T, class A, bool TA, bool TB, bool BIAS>
 __global__ void matvec(const T* a, const T* b, const T* bias, T* c, int m, int n, int k,
                        long long stride_a, long long stride_b) {
-    const int row = blockIdx.x * blockDim.y + threadIdx.y;
+    const int row = blockIdx.x * blockDim.y + threadIdx.y, col = blockIdx.y;
     if (row >= m) return;
     a += blockIdx.z * stride_a;
     b += blockIdx.z * stride_b;
     A sum = A(0);
     for (int i = threadIdx.x; i < k; i += 32) {
-        sum += A(a[TA ? (long long)i * m + row : (long long)row * k + i]) * A(b[i]);
+        sum += A(a[TA ? (long long)i * m + row : (long long)row * k + i]) *
+               A(b[TB ? (long long)col * k + i : (long long)i * n + col]);
     }
     sum = warp_sum(sum);
-    if (threadIdx.x == 0) store<BIAS>(c, bias, sum, row, 0, m, 1);
+    if (threadIdx.x == 0) store<BIAS>(c, bias, sum, row, col, m, n);
 }
 
 // Block (32, rows), grid (tiles of M, 1, parts): c (parts, M), each over `span` of K.

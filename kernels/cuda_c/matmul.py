@@ -178,7 +178,7 @@ def configure(version: str, acc_t: str, flags, z: int, m: int, n: int, gpu: bool
     if version in ("tensor_core", "tensor_core_tf32", "mma_sync", "wgmma"):
         return _configure_tensor_core(version, flags, z, m, n, gpu)
     if version == "matvec":
-        return kernel(), (ceil_div(m, 4), 1, z), (32, 4)
+        return kernel(), (ceil_div(m, 4), n, z), (32, 4)
     if version == "matvec_split":
         split = _kernel(version, (0, 2), (acc_t, *flags[:1]), _arguments_of_parts)
         return split, (ceil_div(m, 4), 1, z), (32, 4)

@@ -47,9 +47,10 @@ SIMPLE = {
 }
 WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
 MATVEC = {
-    "matvec": "N == 1: a warp per row, summed by shuffles",
+    "matvec": "N < 8: a warp per element, summed by shuffles",
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
+COLUMNS = {"matvec": 7, "matvec_split": 1}  # at most
 FEW_ROWS = {
     "short": "M < 128: tiles of 8 rows, of which few are empty",
     "thin": "M <= 16: a tile of a alone, for b is read once anyway",
@@ -165,8 +166,9 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
         raise TypeError(
             f"matmul: expected two real numeric operands of one dtype, got {a.dtype} and {b.dtype}"
         )
-    if version in MATVEC and b.shape[-1] != 1:
-        raise ValueError(f"matmul: version {version!r} needs n == 1, got n == {b.shape[-1]}")
+    if version in COLUMNS and not 0 < b.shape[-1] <= COLUMNS[version]:
+        most = COLUMNS[version]
+        raise ValueError(f"matmul: version {version!r} needs n <= {most}, got n == {b.shape[-1]}")
 
 
 class Layout(NamedTuple):
@@ -532,7 +534,7 @@ _SINGLES = ("double_buffer", "sliced", "tensor_core_tf32")
 
 
 def _problem(version: str):
-    a, b = floats(64, 64), floats(64, 1 if version in MATVEC else 64)
+    a, b = floats(64, 64), floats(64, COLUMNS.get(version, 64))
     halves = tuple(x.astype(np.float16) for x in (a, b))
     if version == "tensor_core_tf32":  # halves lose nothing in TF32
         return tuple(x.astype(np.float32) for x in halves), {}
@@ -543,7 +545,7 @@ def _cases(rng, versions):
     m, k, n = 70, 33, 131
     for version in versions("matmul"):
         how = {"version": version}
-        if version == "wgmma" or version in MATVEC:
+        if version == "wgmma" or version in COLUMNS:
             continue
         if version in (*_HALVES, "tensor_core_tf32"):
             half = [normal(rng, s).astype(np.float16) for s in [(k, m), (n, k), (n,)]]
@@ -564,8 +566,9 @@ def _cases(rng, versions):
             yield "matmul", pair, {"version": "sliced"}, k
             crossed = [np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2) for x in pair]
             yield "matmul", (*crossed, normal(rng, n)), {"version": "sliced"}, k
-    for version in MATVEC:
-        yield "matmul", (normal(rng, (33, 100)), normal(rng, (100, 1))), {"version": version}, 100
+    for version, columns in COLUMNS.items():
+        pair = normal(rng, (33, 100)), normal(rng, (columns, 100)).T
+        yield "matmul", pair, {"version": version}, 100
     yield "matmul", (normal(rng, (3, 33, 20)), normal(rng, (20, 9))), {}, 20
     yield "matmul", (normal(rng, (3, 8, 32)), normal(rng, (3, 32, 64))), {}, 32  # all aligned
     yield "matmul", tuple(normal(rng, (9, 9), np.int32) for _ in range(2)), {}, 1
@@ -579,7 +582,7 @@ def _compiled(versions):
         return "matmul", (a, b, c if bias else None), {"version": version}
 
     for version in versions("matmul"):
-        sizes = (1,) if version in MATVEC else (600, 60)
+        sizes = (COLUMNS[version],) if version in COLUMNS else (600, 60)
         for n in sizes if version not in _HALVES else ():
             for layout, bias in itertools.product(("nn", "tt"), (False, True)):
                 yield call(version, 600, n, np.float32, layout, bias)

@@ -9,7 +9,7 @@ below does the same operations; what changes is how often an element is loaded, 
 4. register_1d    a thread keeps a column of results: each shared load of b feeds RM multiplications
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
 6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
-7. matvec         N == 1: a warp reads a row of a, shuffles add up
+7. matvec         few columns: a warp reads a row of a and a column of b, shuffles add up
 8. matvec_split   few rows: warps of several blocks read parts of one, whose sums are added up
 9. short          M < 128: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
 10. thin          M <= 16: a block has all rows, so only a has a tile: b is read once anyway
@@ -410,11 +410,12 @@ def warp_tile(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 
 @functools.cache
 def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
-    """Block (32, 4): a warp reads along a row of a, then sums by shuffles."""
+    """Block (32, 4), a column for each y of the grid: a warp reads along a row of a, then sums by
+    shuffles."""
 
     @cuda.jit
     def matmul_matvec(a, b, bias, c):
-        lane, z = cuda.threadIdx.x, cuda.blockIdx.z
+        lane, col, z = cuda.threadIdx.x, cuda.blockIdx.y, cuda.blockIdx.z
         row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         za = z if a.shape[0] > 1 else 0
         zb = z if b.shape[0] > 1 else 0
@@ -423,14 +424,14 @@ def matvec(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         acc = acc_t(0)
         for i in range(lane, last, 32):
             av = acc_t(a[za, i, row] if trans_a else a[za, row, i])
-            acc += av * acc_t(b[zb, 0, i] if trans_b else b[zb, i, 0])
+            acc += av * acc_t(b[zb, col, i] if trans_b else b[zb, i, col])
         acc += cuda.shfl_down_sync(FULL_WARP, acc, 16)
         acc += cuda.shfl_down_sync(FULL_WARP, acc, 8)
         acc += cuda.shfl_down_sync(FULL_WARP, acc, 4)
         acc += cuda.shfl_down_sync(FULL_WARP, acc, 2)
         acc += cuda.shfl_down_sync(FULL_WARP, acc, 1)
         if lane == 0 and row < c.shape[1]:
-            c[z, row, 0] = acc + acc_t(bias[0]) if has_bias else acc
+            c[z, row, col] = acc + acc_t(bias[col]) if has_bias else acc
 
     return matmul_matvec
 
@@ -478,7 +479,7 @@ def _fits_short(product) -> bool:
     empty. (Measured with AVX2, up to 128 rows.)"""
     m, n = product.m, product.n
     if m <= 3 * SHORT:
-        return n >= 8
+        return True
     if product.trans_a or n < TILE or m >= 4 * TILE:
         return False
     high, low = ceil_div(m, TILE) * TILE, ceil_div(m, SHORT) * SHORT
@@ -496,26 +497,46 @@ def _fits_thin(product) -> bool:
     """Whether a CPU is faster without a tile of b. In blocks that are not full, rows do not go
     together. (Measured with AVX2 and AVX-512.)"""
     m, n = product.m, product.n
-    if product.trans_b or min(m, n) > THIN or n < 8:
+    if product.trans_b or min(m, n) > THIN or (m > THIN and product.k < 4):
         return False
     columns, _ = _thin_block(m, n)
     few = 2 if processor.vector_registers().floats >= 16 else 8  # for which that matters little
     return m <= few or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 
+MOST_REREAD = 1 << 17  # elements of a that stay in the cache while each column reads them again
+
+
+def _for_few_columns(product) -> str:
+    """The fastest version on a CPU where n < 8. (Measured with AVX2 and AVX-512.)"""
+    _, m, n, k, trans_a, trans_b, *_ = product
+    if trans_a and m >= 8 and m * k <= MOST_REREAD:
+        return "naive"  # whose threads go down a column, as a lies
+    if n == 1:
+        return "matvec" if product.has_long_sums or m < TILE else "naive"
+    along = trans_b and not trans_a  # rows and columns lie along k
+    if m <= 2 and k >= TILE:
+        return "matvec"
+    many = 2 * TILE if m <= 2 * TILE else 4 * TILE  # terms from which it is faster for all n
+    if along and (m < TILE or k >= many or (n <= 3 and k >= TILE)):
+        return "matvec"
+    return "thin" if m <= 4 else "short" if m <= 2 * TILE else "tiled"
+
+
 def pick(product) -> str:
     """The version that ships for a `kernels.launchers.matmul.Product`."""
     m, n, k = product.m, product.n, product.k
-    if n == 1 and product.has_long_sums:
-        return "matvec"
-    if product.cc is None and k >= 4:
+    if product.cc is None:
+        if n < 8:
+            return _for_few_columns(product)
+        if product.trans_a and m >= 16 and m * n <= 256:
+            return "naive"
         if _fits_thin(product):
             return "thin"
-        if _fits_short(product):
-            return "short"
-    if m * n < 256 or k < 4 or n < 4:
-        return "coalesced"
-    return "tiled" if product.cc is None else "register_2d"
+        return "short" if _fits_short(product) else "tiled"
+    if n == 1 and product.has_long_sums:
+        return "matvec"
+    return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"
 
 
 def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
@@ -539,7 +560,7 @@ def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
         grid = (ceil_div(n, WARP_N), ceil_div(m, WARP_M), z)
         return warp_tile(acc_t, *flags), grid, WARP_BLOCK
     if version == "matvec":
-        return matvec(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
+        return matvec(acc_t, *flags), (ceil_div(m, 4), n, z), (32, 4)
     if version == "matvec_split":
         return matvec_split(acc_t, *flags), (ceil_div(m, 4), 1, z), (32, 4)
     tile = LARGE if gpu and m >= 512 and n >= 512 else SMALL

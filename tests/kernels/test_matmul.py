@@ -86,6 +86,33 @@ def test_matrix_vector(device, shape, rng):
         check(device, a, normal(rng, (k, n)), normal(rng, n))
 
 
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 8])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_few_columns(device, n, trans_a, trans_b, rng):
+    """What is picked, and a warp for each element."""
+    for m, k in ((1, 33), (2, 31), (5, 1), (5, 128), (17, 3), (33, 65), (70, 32), (257, 0)):
+        a = normal(rng, (k, m)).T if trans_a else normal(rng, (m, k))
+        b = normal(rng, (n, k)).T if trans_b else normal(rng, (k, n))
+        check(device, a, b)
+        check(device, a, b, normal(rng, n))
+        if n < 8:
+            check(device, a, b, normal(rng, n), version="matvec")
+
+
+def test_few_columns_in_a_batch(device, rng):
+    for m, k, n in ((2, 2, 2), (3, 3, 3), (8, 8, 2), (16, 4, 16), (40, 33, 3)):
+        a, b = normal(rng, (5, m, k)), normal(rng, (5, k, n))
+        for left, right in itertools.product((a, a[:1]), (b, b[:1])):
+            for one, two in itertools.product((False, True), repeat=2):
+                given = [
+                    np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2) if across else x
+                    for x, across in ((left, one), (right, two))
+                ]
+                y = kernels.matmul(*(put(x, device) for x in given), backend="numba")
+                assert_close(y, wide(left) @ wide(right), np.abs(left) @ np.abs(right), terms=k)
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 1025, 7), (1, 3, 1), (32, 1, 10), (10, 32, 1), (1, 1, 300), (300, 2, 300)]
 )
@@ -168,7 +195,7 @@ def test_errors(device, rng):
     with pytest.raises(ValueError, match="'numpy' has no versions"):
         kernels.matmul(b, b.T, backend="numpy", version="naive")
     assert "backend" in inspect.signature(kernels.matmul).parameters  # as help() shows it
-    with pytest.raises(ValueError, match="needs n == 1"):
+    with pytest.raises(ValueError, match="needs n <= 7, got n == 12"):
         kernels.matmul(b, b.T, backend="numba", version="matvec")
 
 
@@ -188,7 +215,7 @@ def test_few_rows_take_short_blocks(device):
         (112, 64, "short"),
         (120, 64, "tiled"),
         (129, 64, "tiled"),
-        (2, 4, "coalesced"),
+        (2, 4, "matvec"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, 33, False, True, cc))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
