@@ -77,7 +77,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("
 # Kernels in CUDA C compile in half the time so; those of tests/host compile as users get them.
 os.environ.setdefault("MINIGRAD_CXXFLAGS", "-O1")
 # What tests solve is not what the person who runs them has solved.
-os.environ["MINIGRAD_DATA_DIR"] = tempfile.mkdtemp(prefix="minigrad-tests-")
+_solved = tempfile.TemporaryDirectory(prefix="minigrad-tests-")
+os.environ["MINIGRAD_DATA_DIR"] = _solved.name
 
 # What `@pytest.mark.needs(...)` may name, and which extra brings it. No test asks for these modules
 # in another way (tests/test_architecture.py), so `-m needs` runs all tests that skip without them.

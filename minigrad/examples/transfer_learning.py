@@ -62,13 +62,14 @@ def main(
 
     first = models.ResNet(models.BasicBlock, blocks, num_classes=4).to(device)
     print(f"direction: loss {train(first, x, direction, 1e-3, epochs):.4f}")
-    path = Path(tempfile.mkdtemp(), "resnet18.pth")
-    torch.save(first.state_dict(), path)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "resnet18.pth")
+        torch.save(first.state_dict(), path)
+        state = torch.load(path, map_location=device)
 
     with torch.device("meta"):  # no memory for what is loaded or replaced
         model = models.ResNet(models.BasicBlock, blocks)
     model.fc = nn.Linear(model.fc.in_features, 2, device=device)
-    state = torch.load(path, map_location=device)
     state = {name: value for name, value in state.items() if not name.startswith("fc.")}
     keys = model.load_state_dict(state, strict=False, assign=True)
     print(keys)

@@ -19,6 +19,9 @@ from kernels.simt.frontend.source import of as source_of
 from kernels.simt.frontend.structure import lower_returns
 from kernels.simt.ir import stubs
 from kernels.simt.ir.nodes import (
+    BLOCK,
+    GRID,
+    THREAD,
     assign,
     binary,
     call,
@@ -238,6 +241,7 @@ def statement(norm: Translator, node: ast.Call) -> Any:
     """A call as a statement of its own: DONE, or the expression that is left to evaluate."""
     name = target_name(norm, node)
     if name in BARRIERS:
+        _check_inlined(norm, node, f"use cuda.{name}", "write a loop")
         args = norm.sequence(node.args)
         if name == "cg.GridGroup.sync":
             norm.program.cooperative = True
@@ -338,11 +342,7 @@ def _plain(norm: Translator, node: ast.Call, function: ast.expr) -> ast.Call:
 
 def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if name in ("shared.array", "local.array"):
-        if norm.separate:
-            raise norm.error(
-                node, f"a function that calls itself cannot declare a cuda.{name} on the CPU: pass"
-                " it an array"
-            )  # fmt: skip
+        _check_inlined(norm, node, f"declare a cuda.{name}", "pass it an array")
         return declare.array(norm, name.partition(".")[0], node)
     if name == "const.array_like":
         value = norm.static(node.args[0])
@@ -356,6 +356,7 @@ def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
         kind = norm.program.extern(types.uint32, "uint32")
         return call(kind, binary(bit, ast.Sub(), const(1)))
     if name in COLLECTIVES:
+        _check_inlined(norm, node, f"use cuda.{name}", "write a loop")
         if name in BARRIERS:
             raise norm.error(node, f"cuda.{name}() returns nothing")
         dest = norm.program.fresh("received")
@@ -384,6 +385,11 @@ def _cuda(norm: Translator, name: str, node: ast.Call) -> ast.expr:
     if space == "shared":
         norm.program.ordered.add(label)
     return _plain(norm, node, load(label))
+
+
+def _check_inlined(norm: Translator, node: ast.AST, what: str, instead: str) -> None:
+    if norm.separate is not None:
+        raise norm.error(node, f"a function that calls itself cannot {what} on the CPU: {instead}")
 
 
 def _load_with_hint(norm: Translator, node: ast.Call) -> ast.expr:
@@ -446,20 +452,32 @@ def _separate(
     norm: Translator, func: pytypes.FunctionType, node: ast.Call, declared: tuple | None
 ) -> ast.expr:
     """A call of a device function that is compiled on its own."""
-    result = _plain(norm, node, load(_function(norm, func, node)))
+    name = _function(norm, func, node)
+    result = _plain(norm, _by_position(norm, func, node), load(name))
     function = norm.program.functions[func]
     if function.depth is not None:
-        inside = norm.separate and norm.func is func
-        depth = binary(load(function.depth), ast.Add(), const(1)) if inside else const(0)
-        if node.keywords:
-            result.keywords.append(ast.keyword(function.depth, depth))
-        else:
-            result.args.append(depth)
-    if declared is None or node.keywords or len(declared[0]) != len(node.args):
+        inside = norm.separate is func
+        result.args.append(
+            binary(load(function.depth), ast.Add(), const(1)) if inside else const(0)
+        )
+        if function.placed:
+            result.args += [load(name) for name in (*THREAD, *BLOCK, *GRID)]
+    if declared is None:
         return result
     given = [_converted(norm, a, k, node) for a, k in zip(result.args, declared[0])]
     result.args = [*given, *result.args[len(given) :]]
     return _converted(norm, result, declared[1], node)
+
+
+def _by_position(norm: Translator, func: pytypes.FunctionType, node: ast.Call) -> ast.Call:
+    """The call of a function that has no defaults, without keywords."""
+    signature = source_of(func).tree.args
+    names = [a.arg for a in signature.posonlyargs + signature.args]
+    given = {k.arg: k.value for k in node.keywords}
+    rest = names[len(node.args) :]
+    if len(node.args) > len(names) or given.keys() != set(rest):
+        raise norm.error(node, f"{func.__name__}() takes {', '.join(names)}")
+    return located(ast.Call(node.func, [*node.args, *(given[name] for name in rest)], []), node)
 
 
 def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> str:
@@ -473,6 +491,7 @@ def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> st
             )  # fmt: skip
         if not known.body and known.depth is None:
             known.depth = norm.program.fresh("depth")
+            known.placed = _depends_on_thread(func)
         return known.name
     inner = norm.inner(func)
     signature = inner.tree.args
@@ -481,12 +500,12 @@ def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> st
             inner.tree, "defaults and *args need a device function that can be inlined"
         )
     params = []
-    for arg in signature.args:
+    for arg in signature.posonlyargs + signature.args:
         inner.names[arg.arg] = load(norm.program.fresh(arg.arg))
         params.append(inner.names[arg.arg].id)
     name = "_" + norm.program.fresh(f"device_{func.__name__}")
     function = norm.program.functions[func] = Function(name, params, [])
-    inner.separate = True
+    inner.separate = func
     function.body = inner.block(inner.tree.body)
     if function.depth is not None:
         text = f"{func.__name__}() calls itself more than {_DEEPEST} times"
@@ -494,6 +513,8 @@ def _function(norm: Translator, func: pytypes.FunctionType, node: ast.AST) -> st
         test = ast.Compare(load(function.depth), [ast.Gt()], [const(_DEEPEST)])
         function.body.insert(0, located(ast.If(test, [located(error, inner.tree)], []), inner.tree))
         params.append(function.depth)
+        if function.placed:
+            params += (*THREAD, *BLOCK, *GRID)
     return name
 
 

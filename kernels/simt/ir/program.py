@@ -43,6 +43,7 @@ class Function:
     params: list[str]
     body: list[ast.stmt]
     depth: str | None = None  # of one that calls itself: the parameter that counts the calls
+    placed: bool = False  # whether it gets the thread's and the block's coordinates, too
 
 
 @dataclass

@@ -478,6 +478,57 @@ def test_recursion_with_names_of_parameters():
     assert run(kernel, np.zeros(1)) == [6765]
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_recursion_that_asks_where_its_thread_is(debug):
+    """A function that calls itself, alone and inlined in another one that does."""
+
+    @cuda.jit(device=True)
+    def place(out, n, /):
+        i, j = cuda.grid(2)
+        if n == 0:
+            return cuda.gridDim.x + cuda.blockIdx.y + cuda.threadIdx.y + cuda.laneid
+        out[j, i] += n
+        return place(out, n - 1) + 1
+
+    @cuda.jit(device=True)
+    def places(out, n):
+        if n == 0:
+            return cuda.threadIdx.x
+        return place(out, n) + places(n=n - 1, out=out)
+
+    @cuda.jit(debug=debug, opt=not debug)
+    def kernel(out, sums):
+        i, j = cuda.grid(2)
+        if j < out.shape[0] and i < out.shape[1]:
+            sums[j, i] = places(out, (i + j) % 5)
+
+    j, i = np.indices((10, 37))
+    n, sums = (i + j) % 5, np.zeros((10, 37), np.int64)
+    added = n * (n + 1) // 2
+    out = np.zeros_like(sums)
+    kernel[(5, 3), (8, 4)](out, sums)
+    where = 5 + j // 4 + j % 4 + i % 8 + j % 4 * 8
+    assert (sums == n * where + added + i % 8).all()
+    assert (out == n * (n + 1) * (n + 2) // 6).all()
+
+
+@pytest.mark.parametrize("voting", [False, True])
+def test_collectives_of_a_recursive_function_are_refused(voting):
+    @cuda.jit(device=True)
+    def down(x, n):
+        if n > 0:
+            x[cuda.grid(1)] += cuda.ballot_sync(0xFFFFFFFF, n > 1) if voting else 1
+            cuda.syncthreads()
+            down(x, n - 1)
+
+    @cuda.jit
+    def kernel(x):
+        down(x, 3)
+
+    with pytest.raises(CompileError, match=r"calls itself cannot use cuda.*: write a loop"):
+        kernel[1, 32](np.zeros(32, np.int64))
+
+
 def test_a_function_on_its_own_that_raises_says_so():
     @cuda.jit(device=True)
     def down(n):
