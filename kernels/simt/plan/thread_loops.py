@@ -157,7 +157,7 @@ class _ThreadLoops:
             part = replace(part, first=bounds[0], last=bounds[1])
             clip = replace(clip, low=[], high=[])
         if clip.low or clip.high:
-            if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(last, inside):
+            if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(clip, inside):
                 whole = part
             part = replace(part, first="_lo", last="_hi")
         return ClippedLoop(region.line, None, clip, common, first, end, part, whole)
@@ -203,9 +203,9 @@ class _ThreadLoops:
             return [], body
         return common, body[len(common) :]
 
-    def _may_be_whole(self, guard: ast.If, body: list[ast.stmt]) -> bool:
+    def _may_be_whole(self, clip: Clip, body: list[ast.stmt]) -> bool:
         """Whether all threads of a row may pass the guard of `body`, as far as is known."""
-        if isinstance(guard.test, ast.Compare) and isinstance(guard.test.ops[0], ast.Eq):
+        if clip.one or _leaves_out_some(clip, *self._span()):
             return False
         one_row = self.plan.lanes >= self.program.threads
         if not (self.at_edge and one_row):
@@ -260,6 +260,15 @@ def _constant_bounds(clip: Clip, first: str, end: str) -> tuple[str, str] | None
             return None
         stop = min(stop, number)
     return str(begin), str(max(begin, stop))
+
+
+def _leaves_out_some(clip: Clip, first: str, end: str) -> bool:
+    """Whether some number from `first` to below `end` is outside of the interval in all rows."""
+    if not (first.isdigit() and end.isdigit()):
+        return False
+    low = [n for bound in clip.low if (n := _number(bound)) is not None]
+    high = [n for bound in clip.high if (n := _number(bound)) is not None]
+    return max(low, default=int(first)) > int(first) or min(high, default=int(end)) < int(end)
 
 
 def _number(expr: ast.expr) -> int | None:

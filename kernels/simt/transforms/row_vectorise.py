@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.ranges import constant
@@ -52,6 +54,8 @@ from kernels.simt.transforms.fission import (
     Region,
     line_of,
 )
+from kernels.simt.transforms.guarded_parts import computed_under_guards, guarded_parts
+from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
 from kernels.support import processor
@@ -113,12 +117,33 @@ class RowPlanner:
         return RowPlan(items, facts, lanes, body, interchanged=True)
 
     def simple(self, body: list[ast.stmt]) -> RowPlan:
-        """No loop taken out; what is common to a whole row is computed once."""
+        """No loop taken out; what is common to a whole row is computed once, and guards that only
+        some threads of it pass become bounds of loops of their own."""
         body, lanes = self.by_columns(body)
+        body = computed_under_guards(self.program, body, self.outside)
+        parts = guarded_parts(self.program, body, self.outside) if lanes >= 8 else None
+        if parts is None or not self._gains(parts, lanes):
+            parts = [body]
+        body = list(chain(*parts))
         facts = self.facts(body)
         _choose_scalars(facts)
-        items = RowFission(self.program, facts, self, lanes).split(body, Context())
+        fission = RowFission(self.program, facts, self, lanes)
+        items = [item for part in parts for item in fission.split(part, Context())]
         return RowPlan(items, facts, lanes, body)
+
+    def _gains(self, parts: list[list[ast.stmt]], lanes: int) -> bool:
+        """Whether all guards of parts are bounds of a loop, and no check of a whole row decides
+        them all at once: some are for few threads or for few rows."""
+        body = list(chain(*parts))
+        facts = self.facts(body)
+        guards = [guard for *_, guard in parts if isinstance(guard, ast.If)]
+        clips = [self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards]
+        if not clips or None in clips:
+            return False
+        for_rows = {tuple(map(ast.unparse, clip.conditions)) for clip in clips if clip}
+        stripped, checks = strip_guards(body, partial(self.affine, facts, lanes))
+        decided = checks and not any(isinstance(stmt, ast.If) for stmt in statements(stripped))
+        return len(for_rows) > 1 or not decided
 
     def plain(self, body: list[ast.stmt]) -> RowPlan:
         """Every thread by itself."""

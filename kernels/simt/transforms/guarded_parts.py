@@ -1,0 +1,119 @@
+"""Statements under different guards, as parts that each run for all threads of a row.
+
+The fill of a tile with a halo is one store by every thread, then `if tx == 0: ...` and the like. In
+one loop over the threads of a row such guards are masks on every thread. Between two barriers
+threads are independent, so that the row may go through the first store before it comes to the
+second: each part is a loop over just those threads that pass its guard, or for none.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from kernels.simt.analysis.uniformity import has_effects, has_loads, is_pure_call
+from kernels.simt.ir.nodes import defined, expressions, located, names, statements, used
+from kernels.simt.ir.program import Program
+
+
+def computed_under_guards(
+    program: Program, body: list[ast.stmt], needed: set[str]
+) -> list[ast.stmt]:
+    """`body`, in which what only the last statement needs, an `if`, is computed in it: threads that
+    fail the test need none of it, and a loop's bounds can stand for the test. needed: variables
+    that are read elsewhere."""
+    if not body or not isinstance(last := body[-1], ast.If) or last.orelse:
+        return body
+    if not _calls_are_pure(program, last.test):
+        return body
+    *before, last = body
+    needed = needed | names(last.test)
+    moved: list[ast.stmt] = []
+    while before and _is_only_for(program, before[-1], needed.union(*map(_all_read, before[:-1]))):
+        moved.insert(0, before.pop())
+    loads = any(has_loads(program, e) for stmt in statements(moved) for e in expressions(stmt))
+    if not loads:
+        before, moved = body[:-1], []
+    needed = needed.union(*map(_all_read, before))
+    inner = computed_under_guards(program, [*moved, *last.body], needed)
+    if inner == last.body:
+        return body
+    return [*before, located(ast.If(last.test, inner, []), last)]
+
+
+def _is_only_for(program: Program, stmt: ast.stmt, needed: set[str]) -> bool:
+    """Whether a statement computes nothing but variables, none of them needed."""
+    if isinstance(stmt, ast.While) or has_effects(program, stmt) or not _is_plain(program, stmt):
+        return False
+    return not needed & {name for inner in statements([stmt]) if (name := defined(inner))}
+
+
+Part = tuple[tuple[ast.expr, ...], list[ast.stmt]]  # the guards, and what is under them
+
+
+def guarded_parts(
+    program: Program, body: list[ast.stmt], needed: set[str]
+) -> list[list[ast.stmt]] | None:
+    """`body` in parts of which the last statement is an `if`, and the only one with an effect, or
+    which has none; None where there is one part only, or one reads what another one computes under
+    a guard. needed: variables that are read elsewhere."""
+    parts = _collect(program, body, ())
+    if parts is None or len(parts) < 2:
+        return None
+    for guards, under in parts:
+        own = {name for stmt in statements(under) if (name := defined(stmt))} if guards else set()
+        if own & (needed | _read([part for part in parts if part[1] is not under])):
+            return None
+    return [_joined(*part) for part in parts]
+
+
+def _collect(
+    program: Program, body: list[ast.stmt], guards: tuple[ast.expr, ...]
+) -> list[Part] | None:
+    """The parts of statements under guards; None where one of them must not be parted."""
+    parts: list[Part] = []
+    for stmt in body:
+        inner = isinstance(stmt, ast.If) and not stmt.orelse and not has_loads(program, stmt.test)
+        if inner:
+            found = _collect(program, stmt.body, (*guards, stmt.test))
+            if found is None:
+                return None
+            parts += found
+        elif not _is_plain(program, stmt):
+            return None
+        elif parts and parts[-1][0] == guards:
+            parts[-1][1].append(stmt)
+        else:
+            parts.append((guards, [stmt]))
+    return parts
+
+
+def _is_plain(program: Program, stmt: ast.stmt) -> bool:
+    """Whether a statement only assigns, to variables and to memory that threads share."""
+    local = {array.name for array in program.arrays.values() if array.space == "local"}
+    for inner in statements([stmt]):
+        if not isinstance(inner, ast.Assign | ast.If | ast.For) or used(inner) & local:
+            return False
+        if not all(_calls_are_pure(program, e) for e in expressions(inner)):
+            return False
+    return True
+
+
+def _calls_are_pure(program: Program, expr: ast.expr) -> bool:
+    return all(is_pure_call(program, n) for n in ast.walk(expr) if isinstance(n, ast.Call))
+
+
+def _read(parts: list[Part]) -> set[str]:
+    guards = [names(guard) for guards, _ in parts for guard in guards]
+    return set().union(*guards, *(_all_read(stmt) for _, under in parts for stmt in under))
+
+
+def _all_read(stmt: ast.stmt) -> set[str]:
+    """The names that a statement and those inside it read."""
+    return set().union(*map(used, statements([stmt])))
+
+
+def _joined(guards: tuple[ast.expr, ...], under: list[ast.stmt]) -> list[ast.stmt]:
+    if not guards:
+        return under
+    test = guards[0] if len(guards) == 1 else ast.BoolOp(ast.And(), list(guards))
+    return [located(ast.If(test, under, []), under[0])]
