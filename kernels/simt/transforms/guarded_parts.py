@@ -23,17 +23,16 @@ def computed_under_guards(
     that are read elsewhere."""
     if not body or not isinstance(last := body[-1], ast.If) or last.orelse:
         return body
-    if not _calls_are_pure(program, last.test):
+    calls = (node for node in ast.walk(last.test) if isinstance(node, ast.Call))
+    if not all(is_pure_call(program, call) for call in calls):
         return body
     *before, last = body
     needed = needed | names(last.test)
     moved: list[ast.stmt] = []
-    while before and _is_only_for(program, before[-1], needed.union(*map(_all_read, before[:-1]))):
+    while before and _is_only_for(program, before[-1], needed):
         moved.insert(0, before.pop())
-    loads = any(has_loads(program, e) for stmt in statements(moved) for e in expressions(stmt))
-    if not loads:
+    if not any(has_loads(program, e) for stmt in statements(moved) for e in expressions(stmt)):
         before, moved = body[:-1], []
-    needed = needed.union(*map(_all_read, before))
     inner = computed_under_guards(program, [*moved, *last.body], needed)
     if inner == last.body:
         return body
@@ -42,7 +41,7 @@ def computed_under_guards(
 
 def _is_only_for(program: Program, stmt: ast.stmt, needed: set[str]) -> bool:
     """Whether a statement computes nothing but variables, none of them needed."""
-    if isinstance(stmt, ast.While) or has_effects(program, stmt) or not _is_plain(program, stmt):
+    if has_effects(program, stmt) or not _is_plain(stmt):
         return False
     return not needed & {name for inner in statements([stmt]) if (name := defined(inner))}
 
@@ -50,13 +49,11 @@ def _is_only_for(program: Program, stmt: ast.stmt, needed: set[str]) -> bool:
 Part = tuple[tuple[ast.expr, ...], list[ast.stmt]]  # the guards, and what is under them
 
 
-def guarded_parts(
-    program: Program, body: list[ast.stmt], needed: set[str]
-) -> list[list[ast.stmt]] | None:
+def guarded_parts(body: list[ast.stmt], needed: set[str]) -> list[list[ast.stmt]] | None:
     """`body` in parts of which the last statement is an `if`, and the only one with an effect, or
     which has none; None where there is one part only, or one reads what another one computes under
     a guard. needed: variables that are read elsewhere."""
-    parts = _collect(program, body, ())
+    parts = _collect(body, ())
     if parts is None or len(parts) < 2:
         return None
     for guards, under in parts:
@@ -66,19 +63,16 @@ def guarded_parts(
     return [_joined(*part) for part in parts]
 
 
-def _collect(
-    program: Program, body: list[ast.stmt], guards: tuple[ast.expr, ...]
-) -> list[Part] | None:
+def _collect(body: list[ast.stmt], guards: tuple[ast.expr, ...]) -> list[Part] | None:
     """The parts of statements under guards; None where one of them must not be parted."""
     parts: list[Part] = []
     for stmt in body:
-        inner = isinstance(stmt, ast.If) and not stmt.orelse and not has_loads(program, stmt.test)
-        if inner:
-            found = _collect(program, stmt.body, (*guards, stmt.test))
+        if isinstance(stmt, ast.If) and not stmt.orelse:
+            found = _collect(stmt.body, (*guards, stmt.test))
             if found is None:
                 return None
             parts += found
-        elif not _is_plain(program, stmt):
+        elif not _is_plain(stmt):
             return None
         elif parts and parts[-1][0] == guards:
             parts[-1][1].append(stmt)
@@ -87,19 +81,9 @@ def _collect(
     return parts
 
 
-def _is_plain(program: Program, stmt: ast.stmt) -> bool:
-    """Whether a statement only assigns, to variables and to memory that threads share."""
-    local = {array.name for array in program.arrays.values() if array.space == "local"}
-    for inner in statements([stmt]):
-        if not isinstance(inner, ast.Assign | ast.If | ast.For) or used(inner) & local:
-            return False
-        if not all(_calls_are_pure(program, e) for e in expressions(inner)):
-            return False
-    return True
-
-
-def _calls_are_pure(program: Program, expr: ast.expr) -> bool:
-    return all(is_pure_call(program, n) for n in ast.walk(expr) if isinstance(n, ast.Call))
+def _is_plain(stmt: ast.stmt) -> bool:
+    """Whether a statement only assigns, without waiting and without leaving a loop."""
+    return all(isinstance(inner, ast.Assign | ast.If | ast.For) for inner in statements([stmt]))
 
 
 def _read(parts: list[Part]) -> set[str]:

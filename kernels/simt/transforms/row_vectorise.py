@@ -121,7 +121,7 @@ class RowPlanner:
         some threads of it pass become bounds of loops of their own."""
         body, lanes = self.by_columns(body)
         body = computed_under_guards(self.program, body, self.outside)
-        parts = guarded_parts(self.program, body, self.outside) if lanes >= 8 else None
+        parts = guarded_parts(body, self.outside) if lanes >= 8 else None
         if parts is None or not self._gains(parts, lanes):
             parts = [body]
         body = list(chain(*parts))
