@@ -49,16 +49,15 @@ def _is_only_for(program: Program, stmt: ast.stmt, needed: set[str]) -> bool:
 Part = tuple[tuple[ast.expr, ...], list[ast.stmt]]  # the guards, and what is under them
 
 
-def guarded_parts(body: list[ast.stmt], needed: set[str]) -> list[list[ast.stmt]] | None:
-    """`body` in parts of which the last statement is an `if`, and the only one with an effect, or
-    which has none; None where there is one part only, or one reads what another one computes under
-    a guard. needed: variables that are read elsewhere."""
+def guarded_parts(body: list[ast.stmt]) -> list[list[ast.stmt]] | None:
+    """`body` in parts, each of which is an `if` or has no guard; None where there is one part only,
+    or one reads what another one computes under a guard."""
     parts = _collect(body, ())
     if parts is None or len(parts) < 2:
         return None
     for guards, under in parts:
-        own = {name for stmt in statements(under) if (name := defined(stmt))} if guards else set()
-        if own & (needed | _read([part for part in parts if part[1] is not under])):
+        own = {name for stmt in statements(under) if (name := defined(stmt))}
+        if guards and own & _read([part for part in parts if part[1] is not under]):
             return None
     return [_joined(*part) for part in parts]
 

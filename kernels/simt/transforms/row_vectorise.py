@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 
 from kernels.simt.analysis.affine import Affine
@@ -55,7 +54,6 @@ from kernels.simt.transforms.fission import (
     line_of,
 )
 from kernels.simt.transforms.guarded_parts import computed_under_guards, guarded_parts
-from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
 from kernels.support import processor
@@ -121,8 +119,8 @@ class RowPlanner:
         some threads of it pass become bounds of loops of their own."""
         body, lanes = self.by_columns(body)
         body = computed_under_guards(self.program, body, self.outside)
-        parts = guarded_parts(body, self.outside) if lanes >= 8 else None
-        if parts is None or not self._gains(parts, lanes):
+        parts = guarded_parts(body) if lanes >= 8 else None
+        if parts is None or not self._bound_loops(parts, lanes):
             parts = [body]
         body = list(chain(*parts))
         facts = self.facts(body)
@@ -131,19 +129,12 @@ class RowPlanner:
         items = [item for part in parts for item in fission.split(part, Context())]
         return RowPlan(items, facts, lanes, body)
 
-    def _gains(self, parts: list[list[ast.stmt]], lanes: int) -> bool:
-        """Whether all guards of parts are bounds of a loop, and no check of a whole row decides
-        them all at once: some are for few threads or for few rows."""
-        body = list(chain(*parts))
-        facts = self.facts(body)
+    def _bound_loops(self, parts: list[list[ast.stmt]], lanes: int) -> bool:
+        """Whether all guards of the parts are bounds of a loop over the row."""
+        facts = self.facts(list(chain(*parts)))
         guards = [guard for *_, guard in parts if isinstance(guard, ast.If)]
-        clips = [self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards]
-        if not clips or None in clips:
-            return False
-        for_rows = {tuple(map(ast.unparse, clip.conditions)) for clip in clips if clip}
-        stripped, checks = strip_guards(body, partial(self.affine, facts, lanes))
-        decided = checks and not any(isinstance(stmt, ast.If) for stmt in statements(stripped))
-        return len(for_rows) > 1 or not decided
+        clips = (self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards)
+        return None not in clips
 
     def plain(self, body: list[ast.stmt]) -> RowPlan:
         """Every thread by itself."""

@@ -132,20 +132,49 @@ def test_rows_that_pass_different_guards_have_loops_of_their_own():
     assert not guards_inside(compiled(kernel, out=np.zeros((2, X), np.int64)))
 
 
-def test_guards_that_whole_rows_pass_share_a_loop():
-    def kernel(out, second):
+@pytest.mark.parametrize("width", [X, 256])
+def test_no_row_is_whole_where_some_thread_never_passes(width):
+    def first(x, out):
         t, row = cuda.threadIdx.x, cuda.threadIdx.y
-        if t < out.shape[1]:
-            out[row, t] = t
-        if t < second.shape[1]:
-            second[row, t] = -t
+        if t == 0:
+            out[row] = x[row, t]
 
-    arrays = {"out": np.zeros((2, 11), np.int64), "second": np.zeros((2, 20), np.int64)}
-    found = run(kernel, **arrays)
-    assert found["out"][1].tolist() == list(range(11))
-    assert found["second"][1].tolist() == [-t for t in range(X)] + [0] * 4
-    whole = compiled(kernel, **arrays).inspect_cpu().split("no thread")[1].split("else")[0]
-    assert whole.count("for _tx in") == 1
+    def few(x, out):
+        t, row = cuda.threadIdx.x, cuda.threadIdx.y
+        if t < 5 and t < x.shape[1]:
+            x[row, t] = -x[row, t] - out[0]
+
+    x, out = np.ones((2, width), np.int64), np.zeros(2, np.int64)
+    assert run(first, width, x=x, out=out)["out"].tolist() == [1, 1]
+    assert run(few, width, x=x, out=out)["x"].sum(1).tolist() == [width - 10] * 2
+    for kernel in (first, few) if width == X else (first,):
+        assert compiled(kernel, width, x=x, out=out).inspect_cpu().count("for _tx in") == 1
+
+
+def test_a_loop_that_waits_keeps_the_order_of_threads():
+    def kernel(flag, out):
+        t, row = cuda.threadIdx.x, cuda.threadIdx.y
+        if t > 0:
+            while cuda.atomic.add(flag, row, 0) == 0:
+                pass
+            out[row, t] = t
+        if t == 0:
+            cuda.atomic.add(flag, row, 1)
+
+    found = run(kernel, flag=np.zeros(2, np.int64), out=np.zeros((2, X), np.int64))
+    assert found["out"].tolist() == [list(range(X))] * 2
+
+
+def test_prints_keep_the_order_of_threads(capfd):
+    def kernel(x):
+        t, row = cuda.threadIdx.x, cuda.threadIdx.y
+        if t < 2:
+            print(x[row], t)
+        if t == 1:
+            print(x[row], -t)
+
+    cuda.jit(kernel)[1, (X, 2)](np.array([7, 8]))
+    assert capfd.readouterr().out.splitlines() == ["7 0", "7 1", "7 -1", "8 0", "8 1", "8 -1"]
 
 
 def test_a_test_with_an_effect_comes_after_what_is_computed_before_it():
