@@ -159,7 +159,7 @@ def test_a_loop_that_waits_keeps_the_order_of_threads():
                 pass
             out[row, t] = t
         if t == 0:
-            cuda.atomic.add(flag, row, 1)
+            flag[row] = 1
 
     found = run(kernel, flag=np.zeros(2, np.int64), out=np.zeros((2, X), np.int64))
     assert found["out"].tolist() == [list(range(X))] * 2
@@ -188,6 +188,18 @@ def test_a_test_with_an_effect_comes_after_what_is_computed_before_it():
     x = np.arange(2 * X).reshape(2, X)
     found = run(kernel, x=x, out=np.zeros((2, X), np.int64))["out"]
     np.testing.assert_array_equal(found[:, :-1], 2 * x[:, :-1])
+
+
+def test_a_guard_that_reads_memory_is_read_once():
+    def kernel(out, second):
+        t, row = cuda.threadIdx.x, cuda.threadIdx.y
+        if out[row, t] == 0:
+            out[row, t] = 1
+            if t < 5:
+                second[row, t] = 2
+
+    arrays = {"out": np.zeros((2, X), np.int64), "second": np.zeros((2, X), np.int64)}
+    assert run(kernel, **arrays)["second"][0].tolist() == [2] * 5 + [0] * 11
 
 
 def test_a_guard_that_reads_memory_is_read_in_its_place():
