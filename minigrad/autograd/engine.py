@@ -123,10 +123,25 @@ class Pass:
     def _run(self, node: Node, grads: list) -> Sequence[Tensor | None]:
         """Run a node with the hooks after it, on its GPU, watched by the anomaly mode."""
         given = tuple(grads) if node.hooks and AFTER in node.hooks else None
+        part = self._towards_wanted(node) if self.wanted is not None else node
         with current.of([g._array for g in grads if g is not None]):
-            run = node.backward if not mode.anomaly else functools.partial(watched, node)
+            run = part.backward if not mode.anomaly else functools.partial(watched, part)
             results = run(grads)
         return results if given is None else self._after(node, results, given)
+
+    def _towards_wanted(self, node: Any) -> Node:
+        """A node like this one, which computes only what leads to a requested tensor; the node
+        itself where it can't, or where the gradients have a graph, in which it must be."""
+        if not node.selective or self.create_graph or AFTER in (node.hooks or ()):
+            return node
+        edges = tuple([edge if self._leads_on(edge) else None for edge in node.edges])
+        return node if edges == node.edges else node.with_edges(edges)
+
+    def _leads_on(self, edge: tuple | None) -> bool:
+        if edge is None:
+            return False
+        target = edge[0]
+        return target in self.needed if isinstance(target, Node) else id(target) in self.wanted
 
     def add(self, edges: Sequence[tuple | None], grads: Sequence[Tensor | None]) -> None:
         """Add contributions to the gradients of outputs of nodes, or of leaves: one for each edge,

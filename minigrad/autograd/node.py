@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from kernels import dispatch
 from minigrad._meta import MetaArray
@@ -53,6 +53,7 @@ class Node:
     __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
 
     opaque = False  # whether it does more than operations: the program's functions, a replay
+    selective = False  # whether `backward` computes only gradients that have an edge
 
     def __init__(self, edges: tuple, outs: tuple) -> None:
         self.edges = edges
@@ -338,6 +339,7 @@ class OpNode(Node):
     """
 
     __slots__ = ("attrs", "op", "outputs", "shapes")
+    selective = True
 
     op: Any
     attrs: dict[str, Any]
@@ -359,6 +361,14 @@ class OpNode(Node):
             return saved
         place = len(saved) - len(self.outputs) + self.outputs.index(0)
         return (*saved[:place], attach(alias(saved[place]), self, 0), *saved[place + 1 :])
+
+    def with_edges(self, edges: tuple) -> Self:
+        """A node like this one, with other edges."""
+        node = new(type(self))
+        for name in (*Node.__slots__[1:], *OpNode.__slots__):
+            setattr(node, name, getattr(self, name))
+        node.edges = edges
+        return node
 
     def without_data(self) -> list[Tensor | None]:
         """The gradients of inputs on the device meta, which have their shapes and dtypes."""

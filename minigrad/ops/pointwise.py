@@ -139,6 +139,7 @@ class PointwiseNode(OpNode):
     """A recorded line. attrs: its parameters, and the dtype it was computed in."""
 
     __slots__ = ("plan",)
+    selective = False
 
     plan: Plan
     shapes = None
