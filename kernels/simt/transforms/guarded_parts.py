@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import ast
 
-from kernels.simt.analysis.uniformity import has_effects, has_loads, is_pure_call
-from kernels.simt.ir.nodes import defined, expressions, located, names, statements, used
+from kernels.simt.analysis.uniformity import has_effects, is_pure_call
+from kernels.simt.ir.nodes import defined, located, names, statements, used
 from kernels.simt.ir.program import Program
 
 
 def computed_under_guards(
     program: Program, body: list[ast.stmt], needed: set[str]
 ) -> list[ast.stmt]:
-    """`body`, in which what only the last statement needs, an `if`, is computed in it: threads that
-    fail the test need none of it, and a loop's bounds can stand for the test. needed: variables
-    that are read elsewhere."""
+    """`body`, in which loops whose results only the last statement needs, an `if`, run in it:
+    threads that fail the test need none of them, and the bounds of a loop over threads can stand
+    for the test. needed: variables that are read elsewhere."""
     if not body or not isinstance(last := body[-1], ast.If) or last.orelse:
         return body
     calls = (node for node in ast.walk(last.test) if isinstance(node, ast.Call))
@@ -31,7 +31,7 @@ def computed_under_guards(
     moved: list[ast.stmt] = []
     while before and _is_only_for(program, before[-1], needed):
         moved.insert(0, before.pop())
-    if not any(has_loads(program, e) for stmt in statements(moved) for e in expressions(stmt)):
+    if not any(isinstance(stmt, ast.For) for stmt in moved):
         before, moved = body[:-1], []
     inner = computed_under_guards(program, [*moved, *last.body], needed)
     if inner == last.body:

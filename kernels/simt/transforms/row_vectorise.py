@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from kernels.simt.analysis.affine import Affine
@@ -54,6 +55,7 @@ from kernels.simt.transforms.fission import (
     line_of,
 )
 from kernels.simt.transforms.guarded_parts import computed_under_guards, guarded_parts
+from kernels.simt.transforms.guards import strip_guards
 from kernels.simt.transforms.short_loops import shallow_copy
 from kernels.simt.transforms.storage import dominates, stays
 from kernels.support import processor
@@ -120,7 +122,7 @@ class RowPlanner:
         body, lanes = self.by_columns(body)
         body = computed_under_guards(self.program, body, self.outside)
         parts = guarded_parts(body) if lanes >= 8 else None
-        if parts is None or not self._bound_loops(parts, lanes):
+        if parts is None or not self._gain(parts, lanes):
             parts = [body]
         body = list(chain(*parts))
         facts = self.facts(body)
@@ -129,12 +131,18 @@ class RowPlanner:
         items = [item for part in parts for item in fission.split(part, Context())]
         return RowPlan(items, facts, lanes, body)
 
-    def _bound_loops(self, parts: list[list[ast.stmt]], lanes: int) -> bool:
-        """Whether all guards of the parts are bounds of a loop over the row."""
-        facts = self.facts(list(chain(*parts)))
+    def _gain(self, parts: list[list[ast.stmt]], lanes: int) -> bool:
+        """Whether all guards of the parts are bounds of a loop over the row, and some are for few
+        rows or few threads only: no check decides them all at once for most rows."""
+        body = list(chain(*parts))
+        facts = self.facts(body)
         guards = [guard for *_, guard in parts if isinstance(guard, ast.If)]
-        clips = (self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards)
-        return None not in clips
+        clips = [self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards]
+        if None in clips:
+            return False
+        for_rows = {tuple(map(ast.unparse, clip.conditions)) for clip in clips if clip}
+        left, _ = strip_guards(body, partial(self.affine, facts, lanes))
+        return len(for_rows) > 1 or any(isinstance(stmt, ast.If) for stmt in statements(left))
 
     def plain(self, body: list[ast.stmt]) -> RowPlan:
         """Every thread by itself."""
