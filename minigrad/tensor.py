@@ -33,6 +33,7 @@ else:
 
 
 SEVERAL = "several"
+BACKWARD: list[Callable] = []  # that of `minigrad.autograd`
 
 
 class View:
@@ -438,9 +439,7 @@ class Tensor(Methods):
         create_graph). create_graph: record the computation of the gradient, for higher derivatives.
         inputs: the only tensors whose `.grad` is to be added to (default: all leaves).
         """
-        from minigrad.autograd import engine  # takes half of the time that its name would
-
-        engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        BACKWARD[0](self, gradient, retain_graph, create_graph, None, inputs)
 
     # --- conversions ---
 

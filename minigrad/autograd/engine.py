@@ -25,7 +25,7 @@ from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
 from minigrad.layouts import NoDenseArray
-from minigrad.tensor import Tensor, wrap
+from minigrad.tensor import BACKWARD, Tensor, wrap
 from minigrad.utils.hooks import Hooks
 
 Tensors = Tensor | Sequence[Tensor]
@@ -553,6 +553,9 @@ def backward(
         raise
     finally:
         run.end(outer)
+
+
+BACKWARD.append(backward)
 
 
 def _keys(inputs: tuple) -> set:
