@@ -131,8 +131,10 @@ class Pass:
 
     def _towards_wanted(self, node: Any) -> Node:
         """A node like this one, which computes only what leads to a requested tensor; the node
-        itself where it can't, or where the gradients have a graph, in which it must be."""
-        if not node.selective or self.create_graph or AFTER in (node.hooks or ()):
+        itself where it can't, or where it is in the graph of the gradients."""
+        if not node.selective or (self.create_graph and node.outputs):
+            return node
+        if AFTER in (node.hooks or ()):
             return node
         edges = tuple([edge if self._leads_on(edge) else None for edge in node.edges])
         return node if edges == node.edges else node.with_edges(edges)
