@@ -143,7 +143,9 @@ class Pass:
         if edge is None:
             return False
         target = edge[0]
-        return target in self.needed if isinstance(target, Node) else id(target) in self.wanted
+        if isinstance(target, Node):
+            return target in (self.needed or ())
+        return id(target) in (self.wanted or ())
 
     def add(self, edges: Sequence[tuple | None], grads: Sequence[Tensor | None]) -> None:
         """Add contributions to the gradients of outputs of nodes, or of leaves: one for each edge,

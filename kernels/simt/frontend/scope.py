@@ -173,7 +173,7 @@ class Translator(Scope, ABC):
 
     out: list[ast.stmt]  # where the statements go that are translated now
     declaring: str  # the name that an array declared now is assigned to, or ""
-    separate: FunctionType | None = None  # compiled on its own, to which this code belongs
+    separate: object = None  # the function, compiled on its own, to which this code belongs
 
     def inner(self, func: FunctionType | Closure, stack: tuple = ()) -> Self:
         """A translator of a function that this one calls."""

@@ -21,12 +21,13 @@ def computed_under_guards(
     """`body`, in which loops whose results only the last statement needs, an `if`, run in it:
     threads that fail the test need none of them, and the bounds of a loop over threads can stand
     for the test. needed: variables that are read elsewhere."""
-    if not body or not isinstance(last := body[-1], ast.If) or last.orelse:
+    last = body[-1] if body else None
+    if not isinstance(last, ast.If) or last.orelse:
         return body
     calls = (node for node in ast.walk(last.test) if isinstance(node, ast.Call))
     if not all(is_pure_call(program, call) for call in calls):
         return body
-    *before, last = body
+    before = body[:-1]
     needed = needed | names(last.test)
     moved: list[ast.stmt] = []
     while before and _is_only_for(program, before[-1], needed):
