@@ -11,6 +11,7 @@ import functools
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +57,9 @@ observers: list[Observer] = []
 VMAP: list[Callable] = []  # that of `minigrad.batching`
 
 
+_NOTHING: Any = MappingProxyType({})
+
+
 class Pass:
     """One backward pass.
 
@@ -72,6 +76,11 @@ class Pass:
     needed_below: Collection[Node] = ()
     outputs: tuple = ()
     after: Callable[[], None] | None = None  # called at the end of the pass
+    # Those that few passes need are made where they get their first entry
+    sparse: dict[int, tuple[Tensor, Tensor]] = _NOTHING
+    captures: dict[Any, Tensor] = _NOTHING
+    uses: dict[int, int] = _NOTHING  # of an observed leaf: nodes to run that may add to it
+    observers: dict[int, Observer] = _NOTHING  # by the id of the leaf
     _reached: set[int] | None = None  # ids of nodes and leaves; see `reaches`
 
     def __init__(self, keep: bool, create_graph: bool) -> None:
@@ -80,12 +89,7 @@ class Pass:
         self.pending: dict[Node, list] = {}
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
-        self.sparse: dict[int, tuple[Tensor, Tensor]] = {}
-        self.captures: dict[Any, Tensor] = {}
         self.handed_out: set[int] = set()
-        self.uses: dict[int, int] = {}  # of an observed leaf: nodes to run that may add to it
-        self.observers: dict[int, Observer] = {}  # by the id of the leaf
-        self.delivered: list[Tensor] = []
 
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
         """Run every node that has a gradient, from those of the outputs `tensors`."""
@@ -169,8 +173,9 @@ class Pass:
                 if crossing:
                     grad = crossing[0](grad, outs[index][0])
                     array = grad._array
-                if (array.shape, array.dtype) != outs[index]:
-                    grad = fit(grad, *outs[index])
+                shape, dtype = outs[index]
+                if array.dtype is not dtype or array.shape != shape:
+                    grad = fit(grad, shape, dtype)
                 if sums is None:
                     pending[target] = sums = [None] * len(outs)
                     sums[index] = grad
@@ -198,6 +203,7 @@ class Pass:
             return grad.to_dense()
         if self.wanted is None or id(target) in self.wanted:
             sparse_gradients[:] = [True]
+            self.sparse = self.sparse or {}
             _, other = self.sparse.get(id(target), (None, None))
             self.sparse[id(target)] = (target, grad if other is None else other + grad)
         return None
@@ -213,6 +219,7 @@ class Pass:
     def observe(self, roots: list[Node]) -> None:
         """Prepare to hand leaves over to their observers."""
         counts = _uses(roots, set().union(*(observer.leaves for observer in observers)))
+        self.uses, self.observers, self.delivered = {}, {}, []
         for observer in observers:
             shared = observer.leaves & counts.keys()
             if shared:
@@ -292,7 +299,7 @@ class Pass:
 
     def restrict(self, roots: list[Node], wanted: set) -> None:
         """Run only the nodes on a path to the requested tensors."""
-        self.wanted = wanted
+        self.wanted, self.captures = wanted, {}
         self.needed_below, self.needed = _nodes_to(roots, wanted)
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
