@@ -219,7 +219,8 @@ class Pass:
     def observe(self, roots: list[Node]) -> None:
         """Prepare to hand leaves over to their observers."""
         counts = _uses(roots, set().union(*(observer.leaves for observer in observers)))
-        self.uses, self.observers, self.delivered = {}, {}, []
+        self.uses, self.observers = {}, {}
+        self.delivered: list[Tensor] = []
         for observer in observers:
             shared = observer.leaves & counts.keys()
             if shared:
