@@ -28,11 +28,13 @@ _NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, 
 
 @dataclass
 class Clip:
-    """An interval: at least each of `low`, below each of `high`, where all `conditions` hold."""
+    """An interval: at least each of `low`, below each of `high`, where all `conditions` hold; one:
+    that of a single value, or of none."""
 
     low: list[ast.expr] = field(default_factory=list)
     high: list[ast.expr] = field(default_factory=list)
     conditions: list[ast.expr] = field(default_factory=list)
+    one: bool = False
 
 
 class Affine:
@@ -146,6 +148,7 @@ class Affine:
             # slope 1: name op -at_zero; slope -1: at_zero op name
             bound: ast.expr = ast.UnaryOp(ast.USub(), at_zero) if slope == 1 else at_zero
             kind = type(op) if slope == 1 else _MIRROR[type(op)]
+            clip.one |= kind is ast.Eq
             if kind in (ast.GtE, ast.Gt, ast.Eq):
                 clip.low.append(binary(bound, ast.Add(), const(1)) if kind is ast.Gt else bound)
             if kind in (ast.LtE, ast.Lt, ast.Eq):

@@ -205,7 +205,7 @@ class _ThreadLoops:
 
     def _may_be_whole(self, clip: Clip, body: list[ast.stmt]) -> bool:
         """Whether all threads of a row may pass the guard of `body`, as far as is known."""
-        if _leaves_out_some(clip, *self._span()):
+        if clip.one or _leaves_out_some(clip, *self._span()):
             return False
         one_row = self.plan.lanes >= self.program.threads
         if not (self.at_edge and one_row):

@@ -151,6 +151,21 @@ def test_no_row_is_whole_where_some_thread_never_passes(width):
         assert compiled(kernel, width, x=x, out=out).inspect_cpu().count("for _tx in") == 1
 
 
+def test_no_warp_is_whole_where_one_lane_stores():
+    def kernel(x, sums):
+        t, row = cuda.threadIdx.x, cuda.threadIdx.y
+        value = x[row, t]
+        for step in (16, 8, 4, 2, 1):
+            value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+        if cuda.laneid == 0:
+            sums[row, t // 32] = value
+
+    x, sums = np.arange(256).reshape(2, 128), np.zeros((2, 4), np.int64)
+    found = run(kernel, 128, x=x, sums=sums)["sums"]
+    np.testing.assert_array_equal(found, x.reshape(2, 4, 32).sum(2))
+    assert "_hi == _x0" not in compiled(kernel, 128, x=x, sums=sums).inspect_cpu()
+
+
 def test_a_loop_that_waits_keeps_the_order_of_threads():
     def kernel(flag, out):
         t, row = cuda.threadIdx.x, cuda.threadIdx.y
