@@ -55,11 +55,13 @@ class View:
         return base
 
     def refresh(self, tensor: Tensor) -> None:
-        """After an in-place change the base has another node: update that of the view."""
+        """A view requires a gradient where its base does. After an in-place change the base has
+        another node: update that of the view."""
         base = self.base
-        if self.version == tensor._counter[0] or not base._requires_grad:
+        if not base._requires_grad:
             return
-        if self.untracked not in ("", SEVERAL):
+        tensor._requires_grad = True
+        if self.version == tensor._counter[0] or self.untracked not in ("", SEVERAL):
             return
         if base._node is not None:
             enabled, mode.enabled = mode.enabled, True
@@ -67,7 +69,7 @@ class View:
                 result = self.replay(base)
             finally:
                 mode.enabled = enabled
-            tensor._requires_grad, tensor._node, tensor._index = True, result._node, result._index
+            tensor._node, tensor._index = result._node, result._index
         self.version = tensor._counter[0]
 
 

@@ -35,6 +35,7 @@ class ViewOp(Op):
     """An operation whose result shares memory with its input."""
 
     saves = ()
+    of_storage = False  # whether it looks at the whole storage of its input, not at its elements
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
@@ -65,6 +66,7 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
         view.base, view.chain = parent.base, (*parent.chain, link)
         view.untracked = parent.untracked
     if needs and not mode.enabled:
+        out._requires_grad = True  # a leaf, for its base requires a gradient
         view.untracked = "inference_mode" if mode.inference else "no_grad"
     return out
 
