@@ -61,16 +61,19 @@ class View:
         if not base._requires_grad:
             return
         tensor._requires_grad = True
-        if self.version == tensor._counter[0] or self.untracked not in ("", SEVERAL):
+        current = base._node is None or self.version == tensor._counter[0]
+        if current or self.untracked not in ("", SEVERAL):
             return
-        if base._node is not None:
-            enabled, mode.enabled = mode.enabled, True
-            try:
-                result = self.replay(base)
-            finally:
-                mode.enabled = enabled
-            tensor._node, tensor._index = result._node, result._index
         self.version = tensor._counter[0]
+        enabled, mode.enabled = mode.enabled, True
+        try:
+            result = self.replay(base)
+        finally:
+            mode.enabled = enabled
+        node, index = tensor._node, tensor._index
+        tensor._node, tensor._index = result._node, result._index
+        if node is not None and node.retained:
+            node.move_retained(index, tensor)
 
 
 def wrap(array: Any) -> Tensor:

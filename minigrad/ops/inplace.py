@@ -212,16 +212,27 @@ def write(target: Tensor, array: Any) -> None:
 def rebase(target: Tensor, value: Tensor) -> None:
     """Make the node of `value` that of `target`; if it is a view, give its base a `CopySlices`."""
     view = target._view
+    owner = target if view is None else view.base
+    node, index = owner._node, owner._index
     if view is None:
-        if not value._requires_grad:
-            described = ((target._array.shape, target._array.dtype),)
-            attach(target, Overwritten((edge(target),), described), 0)
-            return
-        target._requires_grad = True
-        target._node, target._index = value._node, value._index
-        if value._node is None:  # the value is a leaf: `Identity` connects to it
-            attach(target, identity(value), 0)
-        return
+        _replace(target, value)
+    else:
+        _write_slices(target, view, value)
+    if node is not None and node.retained:
+        node.move_retained(index, owner)
+
+
+def _replace(target: Tensor, value: Tensor) -> None:
+    if not value._requires_grad:
+        described = ((target._array.shape, target._array.dtype),)
+        attach(target, Overwritten((edge(target),), described), 0)
+    elif value._node is None:  # the value is a leaf: `Identity` connects to it
+        attach(target, identity(value), 0)
+    else:
+        attach(target, value._node, value._index)
+
+
+def _write_slices(target: Tensor, view: View, value: Tensor) -> None:
     base = view.base
     shape = ((base._array.shape, base._array.dtype),)
     node = CopySlices((edge(base) if base.requires_grad else None, edge(value)), shape)

@@ -66,7 +66,7 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
         view.base, view.chain = parent.base, (*parent.chain, link)
         view.untracked = parent.untracked
     if needs and not mode.enabled:
-        out._requires_grad = True  # a leaf, for its base requires a gradient
+        out._requires_grad = view.base._requires_grad  # a leaf that does where its base does
         view.untracked = "inference_mode" if mode.inference else "no_grad"
     return out
 

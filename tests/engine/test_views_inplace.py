@@ -627,9 +627,6 @@ def test_a_leaf_that_is_a_view_is_not_changed_in_place():
             change()
     with mg.no_grad():
         leaf.add_(1)
-        part = leaf[:1]
-    with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
-        part.add_(1)
 
 
 def test_a_view_requires_a_gradient_where_its_base_does():

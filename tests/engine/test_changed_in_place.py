@@ -1,0 +1,49 @@
+"""What a tensor keeps when it is changed in place: the wish for its gradient, its views."""
+
+from __future__ import annotations
+
+import pytest
+
+import minigrad as mg
+
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
+RETAINED = {
+    "line": (lambda y: y.pow_(2), [1, 1, 1]),
+    "part": (lambda y: y[0].fill_(5), [1, 1, 1]),
+    "number": (lambda y: y.fill_(2), [1, 1, 1]),
+    "leaf": (lambda y: y.copy_(mg.ones(3, requires_grad=True)), [1, 1, 1]),
+    "not_recorded": (lambda y: y.detach().add_(1), [1, 1, 1]),
+    "used_before": (lambda y: (y * 1).add_(1), [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", RETAINED)
+def test_the_gradient_that_is_retained_is_that_of_the_new_value(name):
+    change, wanted = RETAINED[name]
+    y = mg.tensor([1.0, 2.0, 3.0], requires_grad=True) * 2
+    y.retain_grad()
+    change(y)
+    assert y.retains_grad
+    y.sum().backward()
+    assert y.grad.tolist() == wanted
+
+
+def test_a_view_keeps_its_gradient_when_its_base_changes():
+    y = mg.tensor([1.0, 2.0, 3.0], requires_grad=True) * 1
+    view, other = y[:2], y[1:]
+    view.retain_grad()
+    y.mul_(3)
+    assert view.retains_grad and not other.retains_grad and not y.retains_grad
+    (view * view).sum().backward()
+    assert view.grad.tolist() == [6, 12]
+
+
+def test_hooks_stay_with_the_value_that_they_were_registered_for():
+    seen = []
+    y = mg.ones(3, requires_grad=True) * 1
+    y.register_hook(lambda g: seen.append(("old", g.tolist())))
+    y.mul_(2)
+    y.register_hook(lambda g: seen.append(("new", g.tolist())))
+    y.sum().backward()
+    assert seen == [("new", [1, 1, 1]), ("old", [2, 2, 2])]
