@@ -135,7 +135,7 @@ class Tensor(Methods):
 
     def as_subclass(self, cls: type) -> Any:
         """The same tensor, with its graph, as an object of another class."""
-        found = self.view_as(self)
+        found = Tensor.view_as(self, self)
         found.__class__ = cls
         return found
 

@@ -18,6 +18,7 @@ from minigrad.backends import array_module, is_batched
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.ops.views import Diagonal, ZerosExceptView
+from minigrad.overrides import operator_of_other
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
@@ -234,7 +235,7 @@ def _operator(self: Tensor, other: Tensor) -> Tensor:
     if isinstance(other, Tensor):
         return matmul(self, other)
     reject_foreign("matmul", other)
-    return NotImplemented
+    return operator_of_other("__matmul__", self, other)
 
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
