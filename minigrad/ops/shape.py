@@ -187,11 +187,11 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 @export()
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix (a vector stays as it is)."""
+    """The transpose of a matrix, a view (of a vector as it is)."""
     ndim = input._array.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return T.apply(input, dims=(1, 0)) if ndim == 2 else input
+    return T.apply(input, dims=(1, 0) if ndim == 2 else (0,) * ndim)
 
 
 def _mt(self: Tensor) -> Tensor:

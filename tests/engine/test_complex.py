@@ -132,3 +132,26 @@ def test_layers_of_complex_numbers(rng):
         assert m.nn.functional.linear(x, layer.weight).shape == expected.shape
     layer(z).abs().sum().backward()
     assert layer.weight.grad.dtype == layer.bias.grad.dtype == m.complex64
+
+
+def test_numbers_of_parts_are_a_view():
+    x = m.arange(8.0, dtype=m.float64).reshape(2, 2, 2).clone()
+    z = m.view_as_complex(x)
+    z[0].mul_(2j)
+    assert x[0].tolist() == [[-2, 0], [-6, 4]] and z._base is x and z._version == x._version == 1
+    assert m.view_as_complex(m.zeros(0, 2)).shape == (0,)
+
+    def written(x):
+        y = x * 1
+        m.view_as_complex(y)[0].mul_(m.view_as_complex(x)[1] * 2j)
+        return y
+
+    leaf = m.tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+    assert m.autograd.gradcheck(written, leaf) and m.autograd.gradgradcheck(written, leaf)
+    for wrong, message in (
+        (x.transpose(0, 2), "last dimension with stride 1"),
+        (m.arange(9.0)[1:].reshape(4, 2), "storage_offset divisible by 2"),
+        (m.zeros(2, 3)[:, :2], "stride divisible by 2"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            m.view_as_complex(wrong)
