@@ -18,7 +18,15 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
-from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter, unusual
+from minigrad._view import View
+from minigrad.autograd.mode import (
+    Unversioned,
+    inferring,
+    mode,
+    new_counter,
+    sparse_gradients,
+    unusual,
+)
 from minigrad.backends import current
 from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
@@ -30,50 +38,6 @@ if TYPE_CHECKING:
     from minigrad._methods import Methods  # what `export` adds, for type checkers
 else:
     Methods = object
-
-
-SEVERAL = "several"
-
-
-class View:
-    """How a tensor that shares memory with `base` is computed from it.
-
-    chain: the (operation, attributes) pairs from the base to the view.
-    version: the version counter for which the node of the view is valid.
-    untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
-        gradient, SEVERAL if made beside others by `split` or `unbind`, else "".
-    """
-
-    __slots__ = ("base", "chain", "untracked", "version")
-
-    def __init__(self, base: Tensor, chain: tuple, version: int, untracked: str) -> None:
-        self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
-
-    def replay(self, base: Tensor) -> Tensor:
-        for op, attrs in self.chain:
-            base = op.apply(base, **attrs)
-        return base
-
-    def refresh(self, tensor: Tensor) -> None:
-        """A view requires a gradient where its base does. After an in-place change the base has
-        another node: update that of the view."""
-        base = self.base
-        if not base._requires_grad:
-            return
-        tensor._requires_grad = True
-        current = base._node is None or self.version == tensor._counter[0]
-        if current or self.untracked not in ("", SEVERAL):
-            return
-        self.version = tensor._counter[0]
-        enabled, mode.enabled = mode.enabled, True
-        try:
-            result = self.replay(base)
-        finally:
-            mode.enabled = enabled
-        node, index = tensor._node, tensor._index
-        tensor._node, tensor._index = result._node, result._index
-        if node is not None and node.retained:
-            node.move_retained(index, tensor)
 
 
 def wrap(array: Any) -> Tensor:
@@ -332,18 +296,20 @@ class Tensor(Methods):
                 raise TypeError(
                     f"assigned grad expected to be a Tensor or None but got {type(value)}"
                 )
-            if value._array.shape != self._array.shape:
+            if value.shape != self.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
                     f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
                     "are the same size"
                 )
-            if value._array.dtype != self._array.dtype:
+            if value.dtype is not self.dtype:
                 raise RuntimeError(
                     f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with "
                     f"dtype '{self.dtype}'. Please ensure that the gradient and the tensor have "
                     "the same dtype"
                 )
+            if value.is_sparse:
+                sparse_gradients[:] = [True]
         self._grad = value
 
     @grad.deleter
@@ -385,6 +351,11 @@ class Tensor(Methods):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._requires_grad and not (value.is_floating_point() or value.is_complex()):
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                "dtype"
+            )
         self._array = value._array
 
     def retain_grad(self) -> None:

@@ -17,13 +17,14 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
+from minigrad._view import SEVERAL, View
 from minigrad.autograd.mode import Unversioned, batching, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.backends import array_module
 from minigrad.backends.memory import root_of
 from minigrad.ops.pointwise import number, onto
 from minigrad.ops.views import overwrite
-from minigrad.tensor import FUNCTIONS, SEVERAL, Tensor, View, export, type_name, wrap
+from minigrad.tensor import FUNCTIONS, Tensor, export, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False, line: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The operations behind `minigrad.ops.shape`: views that share memory, and copies.
 
 A view operation is an `Op` whose forward is a NumPy view; its output shares the version counter
-and records how it is computed from its base (`minigrad.tensor.View`).
+and records how it is computed from its base (`minigrad._view.View`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import _pinned
 from minigrad._meta import MetaArray
+from minigrad._view import SEVERAL, View
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import Node, Op, attach, edge
 from minigrad.backends import array_module
 from minigrad.backends.current import Found
 from minigrad.devices import device, move_array
-from minigrad.tensor import (
-    SEVERAL,
-    Tensor,
-    View,
-    wrap,
-)
+from minigrad.tensor import Tensor, wrap
 
 
 class ViewOp(Op):
