@@ -26,6 +26,7 @@ from minigrad.ops.views import (
     Unfold,
     Unsqueeze,
     parts,
+    unshared,
     viewed,
 )
 from minigrad.tensor import (
@@ -81,7 +82,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     new = infer_shape(wanted, array.size)
     if array.flags.c_contiguous or _viewable(array, new):
         return Reshape.apply(input, shape=new)
-    return Reshape.apply(Clone.apply(input), shape=new)
+    return unshared(Reshape.apply(Clone.apply(input), shape=new))
 
 
 def _reshaped(array: Any, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -67,6 +67,12 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
     return out
 
 
+def unshared(view: Tensor) -> Tensor:
+    """A view of a result that nothing else knows: it is none for a program."""
+    view._view = None
+    return view
+
+
 _new: Callable[[type], Any] = object.__new__
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import nn
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
 
@@ -47,3 +49,34 @@ def test_hooks_stay_with_the_value_that_they_were_registered_for():
     y.register_hook(lambda g: seen.append(("new", g.tolist())))
     y.sum().backward()
     assert seen == [("new", [1, 1, 1]), ("old", [2, 2, 2])]
+
+
+RESULTS = {
+    "reshape": lambda x: x.transpose(0, 1).reshape(3, 8),
+    "flatten": lambda x: x.mT.flatten(1),
+    "expanded": lambda x: x[0, :1].expand(3, 4).reshape(-1),
+    "roll": lambda x: x.roll(1),
+    "batch of matrices": lambda x: x @ x[0].t(),
+    "matrix @ vector": lambda x: x[0] @ x[0, 0],
+    "vector @ matrix": lambda x: x[0, 0] @ x[0].t(),
+    "dot": lambda x: x[0, 0].dot(x[0, 1]),
+    "linear": lambda x: nn.functional.linear(x, x[0]),
+    "LSTM": lambda x: nn.LSTM(4, 2)(x)[0],
+    "GRU": lambda x: nn.GRU(4, 2, batch_first=True)(x)[0],
+    "LSTMCell": lambda x: nn.LSTMCell(4, 2)(x[0])[1],
+    "GRUCell": lambda x: nn.GRUCell(4, 2)(x[0]),
+    "RNNCell": lambda x: nn.RNNCell(4, 2)(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_that_share_no_memory_are_no_views(name):
+    """So that `detach_` takes them, as torch's."""
+    x = mg.arange(24.0).reshape(2, 3, 4).clone().requires_grad_()
+    y = RESULTS[name](x)
+    assert y.requires_grad and not y._is_view() and not np.shares_memory(y.detach(), x.detach())
+    if not name.endswith(("Cell", "LSTM", "GRU")):
+        y.mul_(2)
+    y.sum().backward()
+    assert (x.grad != 0).any()
+    assert y.detach_() is y and not y.requires_grad
