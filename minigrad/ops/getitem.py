@@ -304,7 +304,7 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
     check_apart(x, (values,))
     try:
         x._array[arrays] = new
-    except (IndexError, ValueError):
+    except (IndexError, TypeError, ValueError):
         return False
     x._counter[0] += 1
     return True
