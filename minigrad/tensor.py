@@ -154,6 +154,7 @@ class Tensor(Methods):
         return isinstance(self._array, MetaArray)
 
     is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = is_nested = False
+    is_xla = is_ipu = is_mtia = is_maia = is_vulkan = is_mkldnn = False
     layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:
@@ -212,6 +213,18 @@ class Tensor(Methods):
     def is_shared(self) -> bool:
         """False: memory is not shared between processes."""
         return False
+
+    def is_distributed(self) -> bool:
+        """False: tensors lie on one device."""
+        return False
+
+    def sparse_dim(self) -> int:
+        """The number of dimensions of which a sparse tensor keeps positions; 0 of others."""
+        return 0
+
+    def dense_dim(self) -> int:
+        """The number of the other dimensions."""
+        return self.ndim - self.sparse_dim()
 
     def get_device(self) -> int:
         """The GPU's number, -1 on the CPU."""
