@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from minigrad.autograd.mode import mode
 
-if TYPE_CHECKING:
-    from minigrad.tensor import Tensor
+Tensor = Any  # the class is above this module
 
 SEVERAL = "several"
 

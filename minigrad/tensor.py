@@ -433,6 +433,12 @@ class Tensor(Methods):
 
     # --- conversions ---
 
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple:
+        """(L and U in one matrix, pivots from 1), as `minigrad.lu`."""
+        from minigrad.factors import lu
+
+        return lu(self, pivot, get_infos)
+
     def item(self) -> Any:
         """The value of a tensor of one element as a Python number."""
         if self._array.size != 1:

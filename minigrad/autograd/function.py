@@ -120,6 +120,9 @@ def _zeros(shape: tuple, dtype: Any, grads: list[Tensor | None]) -> Tensor:
     return wrap(array_module(like).zeros(shape, dtype))
 
 
+CHANGED_VIEW: list[Callable] = []  # that of `minigrad.ops.inplace`
+
+
 class Function:
     """Base class of custom differentiable operations.
 
@@ -203,10 +206,7 @@ def _record(
             output = alias(output)
         frozen = any(outputs[i] is t for t in ctx._non_differentiable)
         if dirty and output._view is not None and not frozen:
-            from minigrad.ops.inplace import check_writable, rebase
-
-            check_writable(output)
-            rebase(output, attach(alias(output), node, i))
+            CHANGED_VIEW[0](output, attach(alias(output), node, i))
             linked.append(output)
             continue
         linked.append(

@@ -52,7 +52,7 @@ def _of_weight(name: str, convolution: Callable) -> Callable:
     return gradient
 
 
-def _gradient(of: Tensor, grad_output: Tensor, compute: Callable) -> Tensor:
+def _gradient(of: Tensor, grad_output: Tensor, compute: Callable) -> Any:
     """The gradient of `of`, recorded where the other operands require one."""
     recorded = minigrad.is_grad_enabled()
     with minigrad.enable_grad():

@@ -331,7 +331,7 @@ def view_as_complex(input: Tensor) -> Tensor:
         )
     if not input.numel():
         return complex(input[..., 0], input[..., 1])
-    *others, last = input.stride()
+    *others, last = tuple(s // input.itemsize for s in input._array.strides)
     if last != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(step % 2 for step in others):

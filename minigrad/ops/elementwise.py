@@ -628,8 +628,9 @@ def _install_operators() -> None:
         setattr(Tensor, f"__{name}__", _comparison(f"__{name}__", POINTWISE[name]))
     Tensor.__eq__ = _equality("__eq__", POINTWISE["eq"], False)
     Tensor.__ne__ = _equality("__ne__", POINTWISE["ne"], True)
-    Tensor.__rdiv__ = Tensor.__rtruediv__
-    Tensor.__rdiv__.__name__ = "__rdiv__"  # that torch has for both
+    reflected: Any = Tensor.__rtruediv__
+    reflected.__name__ = "__rdiv__"  # torch has that for both
+    setattr(Tensor, "__rdiv__", reflected)  # noqa: B010 - as `export` does
     Tensor.__neg__ = Tensor.neg
     Tensor.__pos__ = _positive
     Tensor.__abs__ = Tensor.abs

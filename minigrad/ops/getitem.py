@@ -660,4 +660,4 @@ def masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
     return _masked_fill_(self, mask, value)
 
 
-Tensor.masked_fill_ = masked_fill_
+setattr(Tensor, "masked_fill_", masked_fill_)  # noqa: B010 - as `export` does

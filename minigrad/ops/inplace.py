@@ -18,6 +18,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
 from minigrad._view import SEVERAL, View
+from minigrad.autograd.function import CHANGED_VIEW
 from minigrad.autograd.mode import Unversioned, batching, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
 from minigrad.backends import array_module
@@ -223,6 +224,15 @@ def rebase(target: Tensor, value: Tensor) -> None:
         node.move_retained(index, owner)
 
 
+def _changed_view(view: Tensor, value: Tensor) -> None:
+    """A function of the program has written a value into a view."""
+    check_writable(view)
+    rebase(view, value)
+
+
+CHANGED_VIEW.append(_changed_view)
+
+
 def _replace(target: Tensor, value: Tensor) -> None:
     if not value._requires_grad:
         described = ((target._array.shape, target._array.dtype),)
@@ -284,11 +294,12 @@ class CopySlices(Node):
         return "CopySlices"
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        g = grads[0] if self.layout is None else _laid_out(grads[0], *self.layout)
+        place = self.layout
+        g: Any = grads[0] if place is None else _laid_out(grads[0], *place)
         to_value = self.view.replay(g) if self.edges[1] is not None else None
         to_base = None
         if self.edges[0] is not None:
-            to_base = g.clone() if self.layout is None else _laid_out(g, *self.layout)
+            to_base = g.clone() if place is None else _laid_out(g, *place)
             self.view.replay(to_base).zero_()
         return (to_base, to_value.clone() if to_value is not None else None)
 
@@ -300,7 +311,7 @@ def layout(array: Any) -> tuple:
     return array.shape, tensor.stride(), tensor.storage_offset(), stop - start
 
 
-def _laid_out(tensor: Tensor, shape: tuple, stride: tuple, offset: int, size: int) -> Tensor:
+def _laid_out(tensor: Any, shape: tuple, stride: tuple, offset: int, size: int) -> Tensor:
     """A copy of a tensor in a storage of its own, of that layout."""
     array = tensor._array
     xp = array_module(array)

@@ -558,14 +558,6 @@ def histogram(
     return HISTOGRAM(wrap(counts), wrap(edges))
 
 
-@export(function=False)
-def lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple:
-    """(L and U in one matrix, pivots from 1), as `minigrad.lu`."""
-    from minigrad.factors import lu as factors  # which needs these operations
-
-    return factors(self, pivot, get_infos)
-
-
 @export(method=False)
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor like input that has one value, a number or a 0-dimensional tensor."""
