@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd.mode import mode
@@ -9,6 +10,14 @@ from minigrad.autograd.mode import mode
 Tensor = Any  # the class is above this module
 
 SEVERAL = "several"
+BY_STORAGE: list[Callable] = []  # the link of a chain from a base to a view; `minigrad.ops.storage`
+
+
+def replay(chain: tuple, base: Tensor) -> Tensor:
+    """The view of `base` that a chain leads to."""
+    for op, attrs in chain:
+        base = op.apply(base, **attrs)
+    return base
 
 
 class View:
@@ -25,10 +34,11 @@ class View:
     def __init__(self, base: Tensor, chain: tuple, version: int, untracked: str) -> None:
         self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
 
-    def replay(self, base: Tensor) -> Tensor:
-        for op, attrs in self.chain:
-            base = op.apply(base, **attrs)
-        return base
+    def settle(self, tensor: Tensor) -> None:
+        """Where the base has got another shape in place since, its storage alone tells where the
+        elements of the view are."""
+        if 0 <= self.version < self.base._reshaped:
+            self.chain = (BY_STORAGE[0](tensor),)
 
     def refresh(self, tensor: Tensor) -> None:
         """A view requires a gradient where its base does. After an in-place change the base has
@@ -40,10 +50,11 @@ class View:
         current = base._node is None or self.version == tensor._counter[0]
         if current or self.untracked not in ("", SEVERAL):
             return
+        self.settle(tensor)
         self.version = tensor._counter[0]
         enabled, mode.enabled = mode.enabled, True
         try:
-            result = self.replay(base)
+            result = replay(self.chain, base)
         finally:
             mode.enabled = enabled
         node, index = tensor._node, tensor._index

@@ -75,6 +75,7 @@ class Tensor(Methods):
     _node: Any = None
     _index = 0
     _view: View | None = None
+    _reshaped = 0  # the version at which an operation in place has given it another shape
     _hooks: Hooks | None = None
     _accumulate_hooks: Hooks | None = None
     __array_priority__ = 1000  # numpy_array * tensor calls Tensor.__rmul__

@@ -17,7 +17,7 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
-from minigrad._view import SEVERAL, View
+from minigrad._view import SEVERAL, View, replay
 from minigrad.autograd.function import CHANGED_VIEW
 from minigrad.autograd.mode import Unversioned, batching, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
@@ -244,10 +244,11 @@ def _replace(target: Tensor, value: Tensor) -> None:
 
 
 def _write_slices(target: Tensor, view: View, value: Tensor) -> None:
+    view.settle(target)
     base = view.base
     shape = ((base._array.shape, base._array.dtype),)
     node = CopySlices((edge(base) if base.requires_grad else None, edge(value)), shape)
-    node.view = view
+    node.chain = view.chain
     of_storage = any(op.of_storage for op, _ in view.chain)
     node.layout = layout(base._array) if of_storage else None
     attach(base, node, 0)
@@ -283,11 +284,12 @@ class CopySlices(Node):
     The gradient of the old base is zero at the elements of the view; that of the written value is
     this view of the gradient.
 
-    layout: that of the base, which a view of its storage needs to be one of the gradient, too.
+    chain: from the base to the view. layout: that of the base, which a view of its storage needs to
+        be one of the gradient, too.
     """
 
-    __slots__ = ("layout", "view")
-    view: View
+    __slots__ = ("chain", "layout")
+    chain: tuple
     layout: tuple | None
 
     def name(self) -> str:
@@ -296,11 +298,11 @@ class CopySlices(Node):
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         place = self.layout
         g: Any = grads[0] if place is None else _laid_out(grads[0], *place)
-        to_value = self.view.replay(g) if self.edges[1] is not None else None
+        to_value = replay(self.chain, g) if self.edges[1] is not None else None
         to_base = None
         if self.edges[0] is not None:
             to_base = g.clone() if place is None else _laid_out(g, *place)
-            self.view.replay(to_base).zero_()
+            replay(self.chain, to_base).zero_()
         return (to_base, to_value.clone() if to_value is not None else None)
 
 

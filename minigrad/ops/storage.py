@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad._view import BY_STORAGE
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import attach
 from minigrad.backends import array_module
@@ -72,6 +73,14 @@ class AsStrided(ViewOp):
         return (zeros.index_add(0, wrap(xp.asarray(at)), flat).reshape(own[0]),)
 
 
+def _by_storage(view: Tensor) -> tuple:
+    shape, stride, offset, _ = layout(view._array)
+    return AsStrided, {"shape": shape, "stride": stride, "offset": offset}
+
+
+BY_STORAGE.append(_by_storage)
+
+
 def _elements(own: tuple, shape: tuple, stride: Any, offset: int) -> np.ndarray:
     """Which element of an array of the layout `own`, counted by rows, each one of a strided view of
     its storage is; -1 for what is none. Of elements that share memory, the first."""
@@ -125,6 +134,9 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     if not (mode.enabled and tensor.requires_grad):
         tensor._array = change(tensor.detach())._array
         tensor._counter[0] += 1
+        tensor._reshaped = tensor._counter[0]
+        if tensor._view is not None:
+            tensor._view.chain = (_by_storage(tensor),)
         return tensor
     old = wrap(tensor._array)
     old._counter, old._view = tensor._counter, tensor._view
@@ -132,8 +144,9 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     if tensor._node is not None:
         attach(old, tensor._node, tensor._index)
     found = change(old)
-    tensor._array, tensor._view = found._array, found._view
+    tensor._array, tensor._view = found._array, old._view and found._view
     tensor._counter[0] += 1
+    tensor._reshaped = tensor._counter[0]
     if tensor._view is not None:
         tensor._view.version = tensor._counter[0]  # its node is the one that was made just now
     if found._node is not None:

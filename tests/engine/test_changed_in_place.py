@@ -80,3 +80,68 @@ def test_results_that_share_no_memory_are_no_views(name):
     y.sum().backward()
     assert (x.grad != 0).any()
     assert y.detach_() is y and not y.requires_grad
+
+
+def _transposed_base(y):
+    row = y[0]
+    y.t_()
+    y.mul_(2)
+    return row * y[0]
+
+
+def _write_after_transposing(y):
+    row = y[0]
+    y.t_()
+    row.mul_(2)
+    y[1].mul_(3)
+    return y * row
+
+
+def _longer_base(y):
+    rows = y[1:]
+    y.unsqueeze_(0)
+    y.mul_(2)
+    return rows * y[0, 1:]
+
+
+def _twice(y):
+    row = y.t()[1]
+    y.squeeze_().transpose_(0, 1)
+    y[0] = 5.0
+    return row * y
+
+
+def _into_zeros(y):
+    zeros = mg.zeros(3, 3, dtype=y.dtype)
+    row = zeros[0]
+    zeros.t_()
+    zeros.add_(y)
+    return row * 2
+
+
+def _view_of_a_view(y):
+    rows = y[1:]
+    row = rows[0]
+    rows.t_()
+    rows.mul_(2)
+    row.add_(1)
+    return row + y
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _transposed_base,
+        _write_after_transposing,
+        _longer_base,
+        _twice,
+        _into_zeros,
+        _view_of_a_view,
+    ],
+)
+def test_views_of_a_base_that_gets_another_shape(program):
+    x = mg.arange(9.0, dtype=mg.float64).reshape(3, 3).clone().requires_grad_()
+    assert mg.autograd.gradcheck(lambda x: program(x * 1), x)
+    y = x * 1
+    y.t_()
+    assert not y._is_view()
