@@ -267,3 +267,9 @@ def test_operators_ask_classes_that_are_no_tensors(name, compute):
 
     x, held = minigrad.tensor([1.0, 2.0]), minigrad.tensor([3.0, 5.0])
     assert compute(x, Held(held)).tolist() == compute(x, held).tolist()
+
+
+@pytest.mark.parametrize("name", "expand_as lerp maximum reshape_as type_as view_as".split())
+def test_methods_of_tensors_keep_the_class_of_their_argument(name):
+    x, kept = minigrad.zeros(2, 3), minigrad.ones(2, 3).as_subclass(Kept)
+    assert type(getattr(x, name)(kept, *[0.5] * (name == "lerp"))) is Kept
