@@ -27,8 +27,8 @@ __all__ = [
 
 # Methods with a second tensor: the first argument of `x.matmul(y)` is a tensor already.
 METHODS = (
-    "add addmm bmm cross div divide dot expand_as lerp matmul maximum minimum mm mul multiply mv outer"
-    " reshape_as sub subtract true_divide type_as view_as"
+    "add addmm bmm cross div divide dot expand_as lerp matmul maximum minimum mm mul multiply mv"
+    " outer reshape_as sub subtract true_divide type_as view_as"
 ).split()  # fmt: skip
 # The methods that operators stand for: a class is asked for `add`, however it is written.
 OPERATORS = {
