@@ -282,7 +282,7 @@ class Pass:
             grad = crossing[0](grad, tensor._array.shape, stored=True)
         with _adding:
             if tensor._grad is None:
-                tensor._grad = self.own(grad)
+                tensor._grad = grad.clone() if self.create_graph else self.own(grad)
             elif tensor._grad.is_sparse:
                 tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:

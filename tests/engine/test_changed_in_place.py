@@ -156,3 +156,21 @@ def test_results_of_activations_may_change_as_in_torch(name):
     y += 1
     y.sum().backward()
     assert x.grad.equal(wanted)
+
+
+def test_recorded_gradients_have_memory_of_their_own():
+    """Later passes add to `.grad` in place, which is neither that of another leaf nor expanded."""
+    x, y = (mg.ones(3, requires_grad=True) for _ in range(2))
+    (x + y).sum().backward(create_graph=True)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3] and y.grad.tolist() == [1, 1, 1]
+
+
+def test_a_gradient_that_changes_later_was_not_saved_for_others():
+    x, v = (mg.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    y = x + v * v
+    (y * y).sum().backward(create_graph=True)  # dy = 2 y is the gradient of x, and dv = 2 v dy
+    x.sum().backward()
+    assert x.grad.tolist() == [5, 13]
+    (second,) = mg.autograd.grad(v.grad.sum(), v)  # of 4 v (x + v * v)
+    assert second.tolist() == [16, 56]
