@@ -174,3 +174,15 @@ def test_a_gradient_that_changes_later_was_not_saved_for_others():
     assert x.grad.tolist() == [5, 13]
     (second,) = mg.autograd.grad(v.grad.sum(), v)  # of 4 v (x + v * v)
     assert second.tolist() == [16, 56]
+
+
+def test_hooks_of_a_node_come_after_what_was_asked_for():
+    x = mg.ones(2, requires_grad=True)
+    y = x * 1
+    y.retain_grad()
+    y.register_hook(lambda g: g * 2)
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 3,))
+    asked, leaf = mg.autograd.grad(y.sum(), (y, x), retain_graph=True)
+    assert asked.tolist() == [2, 2] and leaf.tolist() == [6, 6]
+    y.sum().backward()
+    assert y.grad.tolist() == [2, 2] and x.grad.tolist() == [6, 6]
