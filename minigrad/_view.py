@@ -47,8 +47,7 @@ class View:
         if not base._requires_grad:
             return
         tensor._requires_grad = True
-        current = base._node is None or self.version == tensor._counter[0]
-        if current or self.untracked not in ("", SEVERAL):
+        if self.version == tensor._counter[0] or self.untracked not in ("", SEVERAL):
             return
         self.settle(tensor)
         self.version = tensor._counter[0]

@@ -149,8 +149,11 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     tensor._reshaped = tensor._counter[0]
     if tensor._view is not None:
         tensor._view.version = tensor._counter[0]  # its node is the one that was made just now
+    node, index = tensor._node, tensor._index
     if found._node is not None:
         attach(tensor, found._node, found._index)
+    if node is not None and node.retained:
+        node.move_retained(index, tensor)
     return tensor
 
 

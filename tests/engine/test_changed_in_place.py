@@ -16,6 +16,7 @@ RETAINED = {
     "number": (lambda y: y.fill_(2), [1, 1, 1]),
     "leaf": (lambda y: y.copy_(mg.ones(3, requires_grad=True)), [1, 1, 1]),
     "not_recorded": (lambda y: y.detach().add_(1), [1, 1, 1]),
+    "shape": (lambda y: y.unsqueeze_(0), [[1, 1, 1]]),
     "used_before": (lambda y: (y * 1).add_(1), [1, 1, 1]),
 }
 
@@ -187,3 +188,13 @@ def test_hooks_of_a_node_come_after_what_was_asked_for():
     y.grad = None
     y.sum().backward()
     assert y.grad.tolist() == [2, 2] and x.grad.tolist() == [6, 6]
+
+
+def test_a_view_of_a_leaf_that_has_changed_before_belongs_to_it():
+    x = mg.ones(3)
+    view, other = x[:2], mg.ones(2)
+    x.mul_(3)
+    x.requires_grad_()
+    assert view.grad_fn is not None
+    (view * other).sum().backward()
+    assert x.grad.tolist() == [1, 1, 0]
