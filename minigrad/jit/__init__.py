@@ -14,9 +14,9 @@ from minigrad._names import namespace
 from minigrad.nn import Module
 
 __all__ = [
-    "ScriptModule", "annotate", "export", "fork", "freeze", "ignore", "is_scripting", "is_tracing",
-    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "script_method",
-    "trace", "unused", "wait",
+    "ScriptModule", "TracerWarning", "annotate", "export", "fork", "freeze", "ignore",
+    "is_scripting", "is_tracing", "load", "optimize_for_inference", "save", "script",
+    "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -49,6 +49,19 @@ def trace(func: Callable, example_inputs: Any = None, **_: Any) -> Any:
     """The module or function itself, which decides anew at every call; the examples are not
     used."""
     return func
+
+
+class TracerWarning(Warning):
+    """A kind of warning that programs silence; `trace` has nothing to warn of here."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Nothing."""
+
+
+def trace_module(mod: Module, inputs: Any, **_: Any) -> Module:
+    """The module itself; `inputs`, examples by the name of a method, are not used."""
+    return mod
 
 
 def save(m: Module, f: Any, _extra_files: Any = None) -> None:

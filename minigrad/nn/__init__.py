@@ -29,5 +29,5 @@ __all__ = [
 __all__ += modules.__all__
 
 __getattr__, __dir__ = namespace(
-    __name__, {"attention": "minigrad.nn.attention", "grad": "minigrad.nn.grad"}
+    __name__, {name: f"minigrad.nn.{name}" for name in ("attention", "grad")}
 )
