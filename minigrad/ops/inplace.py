@@ -136,6 +136,7 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "
             f"{list(new.shape)}"
         )
+    node = value._node  # which may have saved the target; that of a conversion does not
     if new.dtype != array.dtype:
         if dtypes.category(new.dtype) > dtypes.category(array.dtype):
             names = [
@@ -146,8 +147,8 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
             )
         value = value.to(target.dtype)
         new = value._array
-    if value._node is not None and value._node.saved:
-        _keep_old_value(target, value._node)
+    if node is not None and node.saved:
+        _keep_old_value(target, node)
     write(target, new)
     if mode.enabled and (value._requires_grad or target._requires_grad):
         rebase(target, value)

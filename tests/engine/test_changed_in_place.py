@@ -198,3 +198,18 @@ def test_a_view_of_a_leaf_that_has_changed_before_belongs_to_it():
     assert view.grad_fn is not None
     (view * other).sum().backward()
     assert x.grad.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["mul_", "div_", "pow_", "atan2_", "hypot_", "fmod_", "xlogy_"])
+def test_the_old_value_is_kept_where_the_result_is_converted(name):
+    """Computed in float64, written into a tensor of float32."""
+    grads = []
+    for dtype in (mg.float64, mg.float32):
+        x = mg.tensor([1.5, 2.5], dtype=dtype, requires_grad=True)
+        b = mg.tensor([0.5, 2.0], dtype=mg.float64, requires_grad=True)
+        y = x * 1
+        getattr(y, name)(b)
+        assert y.dtype is dtype
+        y.sum().backward()
+        grads.append((x.grad.double().numpy(), b.grad.numpy()))
+    np.testing.assert_allclose(grads[1], grads[0], rtol=1e-6)

@@ -155,3 +155,16 @@ def test_numbers_of_parts_are_a_view():
     ):
         with pytest.raises(RuntimeError, match=message):
             m.view_as_complex(wrong)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int64"])
+def test_real_numbers_are_added_up_as_complex_ones(name, kind):
+    x = m.tensor([[1.5, 2.25], [3.0, 4.5]]).to(getattr(m, kind))
+    for dim in (None, 1):
+        wanted = getattr(x.double(), name)(dim)
+        found = getattr(m, name)(x, dim, dtype=m.complex128)
+        assert found.dtype is m.complex128 and found.tolist() == wanted.to(m.complex128).tolist()
+    leaf = m.ones(3, requires_grad=True)
+    m.sum(leaf, dtype=m.complex64).real.backward()
+    assert leaf.grad.tolist() == [1, 1, 1]
