@@ -416,7 +416,7 @@ def addr(
 
 
 def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    if not product.is_floating_point():  # as torch does
+    if product._array.dtype.kind in "biu":  # as torch does
         kind = bool if product._array.dtype.kind == "b" else int
         beta, alpha = kind(beta), kind(alpha)
     beta, alpha = (dtypes.fitting(factor, product._array.dtype) for factor in (beta, alpha))

@@ -168,3 +168,18 @@ def test_real_numbers_are_added_up_as_complex_ones(name, kind):
     leaf = m.ones(3, requires_grad=True)
     m.sum(leaf, dtype=m.complex64).real.backward()
     assert leaf.grad.tolist() == [1, 1, 1]
+
+
+def test_products_of_complex_numbers_are_scaled_by_any_number():
+    z = m.tensor(Z)
+    for beta, alpha in ((0.5, 1.5), (2j, 1 - 1j), (0, 0.25)):
+        scale = {"beta": beta, "alpha": alpha}
+        for found, product in (
+            (z.addmm(z, z, **scale), Z @ Z),
+            (z[None].baddbmm(z[None], z[None], **scale)[0], Z @ Z),
+            (z.addbmm(z[None], z[None], **scale), Z @ Z),
+            (z.addr(z[0], z[1], **scale), np.outer(Z[0], Z[1])),
+        ):
+            np.testing.assert_allclose(found.numpy(), beta * Z + alpha * product, rtol=1e-12)
+        found = z[0].addmv(z, z[1], **scale)
+        np.testing.assert_allclose(found.numpy(), beta * Z[0] + alpha * (Z @ Z[1]), rtol=1e-12)
