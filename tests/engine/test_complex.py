@@ -183,3 +183,9 @@ def test_products_of_complex_numbers_are_scaled_by_any_number():
             np.testing.assert_allclose(found.numpy(), beta * Z + alpha * product, rtol=1e-12)
         found = z[0].addmv(z, z[1], **scale)
         np.testing.assert_allclose(found.numpy(), beta * Z[0] + alpha * (Z @ Z[1]), rtol=1e-12)
+
+
+def test_means_of_scattered_complex_numbers():
+    z, index = m.tensor(Z), m.tensor([[0, 1]])
+    found = z.scatter_reduce(0, index, z[:1], "mean")
+    np.testing.assert_allclose(found[1, 1].item(), (Z[1, 1] + Z[0, 1]) / 2)
