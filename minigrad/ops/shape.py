@@ -329,8 +329,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 @export()
 def ravel(input: Tensor) -> Tensor:
-    """All elements as one dimension."""
-    return reshape(input, -1)
+    """All elements as one dimension, side by side in memory: a copy where they are not."""
+    return reshape(input.contiguous(), -1)
 
 
 @export()

@@ -213,3 +213,15 @@ def test_the_old_value_is_kept_where_the_result_is_converted(name):
         y.sum().backward()
         grads.append((x.grad.double().numpy(), b.grad.numpy()))
     np.testing.assert_allclose(grads[1], grads[0], rtol=1e-6)
+
+
+def test_ravel_lies_side_by_side_in_memory():
+    x = mg.arange(6.0).clone()
+    for apart in (x[::2], x[:1].expand(3), x.reshape(2, 3).t()):
+        assert (
+            apart.ravel().is_contiguous() and apart.reshape(-1).tolist() == apart.ravel().tolist()
+        )
+        apart.ravel().zero_()
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    x.reshape(2, 3).ravel().zero_()
+    assert not x.any()
