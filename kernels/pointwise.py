@@ -321,7 +321,7 @@ define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x
 define("leaky_relu", "x", "where(x > 0, x, slope * x)", "where(x > 0, g, slope * g)",
        params="slope", domain="float", refuses="biu")
 define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
-       "where(x <= 0, g * (y + alpha), scale * g)", params="alpha scale",
+       "where(x <= 0, g * alpha * exp(x), scale * g)", params="alpha scale",
        domain="float", refuses="biu")
 define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
        "where(x <= 0, g * exp(x / alpha), g)", params="alpha", domain="float", refuses="biu")

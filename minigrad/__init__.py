@@ -64,7 +64,17 @@ from minigrad.dtypes import (
     uint32,
     uint64,
 )
-from minigrad.layouts import layout, sparse_coo, sparse_csr, strided
+from minigrad.layouts import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_coo,
+    sparse_csr,
+    strided,
+)
 from minigrad.printing import set_printoptions
 from minigrad.random import (
     Generator,
@@ -82,9 +92,6 @@ __version__ = "0.1.0"
 
 qint8 = int8  # what `quantization.quantize_dynamic` rounds weights to
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan
-contiguous_format, preserve_format = "contiguous_format", "preserve_format"
-channels_last = "channels_last"  # accepted where torch takes a memory format: tensors are row-major
-channels_last_3d = "channels_last_3d"
 newaxis = None
 
 if _TYPE_CHECKING:  # what is added below, and what is imported at its first use
@@ -100,10 +107,10 @@ globals().update({"float": dtypes.float32, "int": dtypes.int32, "bool": dtypes.b
 # Imported at their first use, so that `import minigrad` stays fast.
 _LAZY = (
     "accelerator", "amp", "ao", "compiler", "cuda", "datasets", "distributed", "distributions",
-    "estimate", "fft", "func", "functorch", "futures", "fx", "hub", "jit", "library", "linalg",
-    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quantization",
-    "safetensors", "serialization", "signal", "sparse", "special", "storage", "testing", "training",
-    "types", "utils", "version", "vision", "viz",
+    "estimate", "fft", "func", "functional", "functorch", "futures", "fx", "hub", "jit", "library",
+    "linalg", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
+    "quantization", "safetensors", "serialization", "signal", "sparse", "special", "storage",
+    "testing", "training", "types", "utils", "version", "vision", "viz",
 )  # fmt: skip
 _LAZY_NAMES = {
     "Event": "minigrad.cuda",

@@ -20,6 +20,7 @@ from typing import Any
 
 from minigrad.autograd.mode import mode
 from minigrad.overrides import (
+    OPERATORS,
     DisableTorchFunctionSubclass,
     among,
     disabled,
@@ -29,14 +30,6 @@ from minigrad.overrides import (
 )
 from minigrad.tensor import Tensor
 
-# The methods that operators stand for: a class is asked for `add`, however it is written.
-_FORWARD = {
-    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__matmul__": "matmul",
-    "__truediv__": "div", "__mod__": "remainder", "__pow__": "pow", "__ne__": "ne",
-    "__eq__": "__eq__", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
-    "__neg__": "neg", "__abs__": "abs", "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_",
-    "__itruediv__": "div_", "__radd__": "add", "__rmul__": "mul",
-}  # fmt: skip
 # Python asks the operator of a subclass first, with its operands exchanged.
 _REFLECTED = {
     f"__r{name}__": f"__{name}__"
@@ -55,12 +48,12 @@ _UNCHANGED = (vars(Tensor)["grad"].__get__, vars(Tensor)["retains_grad"].__get__
 
 def _public(name: str) -> Any:
     """The method of Tensor that a class is asked for in place of an operator."""
-    return getattr(Tensor, _FORWARD.get(name, name), None)
+    return getattr(Tensor, OPERATORS.get(name, name), None)
 
 
 def _asking(method: Callable, name: str) -> Callable:
     """The method of a subclass, which asks its class for the result."""
-    public, operator = _public(name), name in _FORWARD or name in _REFLECTED
+    public, operator = _public(name), name in OPERATORS or name in _REFLECTED
     exchanged: Any = _public(_REFLECTED[name]) if name in _REFLECTED else None
 
     @functools.wraps(method)
@@ -105,6 +98,22 @@ def _inherited(cls: type) -> None:
     if getattr(found, "__func__", found) is disabled:
         return
     subclasses.append(cls)
+    if Tensor in cls.__bases__:
+        cls.__bases__ = tuple([_asking_class() if b is Tensor else b for b in cls.__bases__])
+    elif _asking_class() not in cls.__mro__:  # a subclass of Parameter
+        _make_ask(cls)
+
+
+@functools.cache
+def _asking_class() -> type:
+    """A class between Tensor and the subclasses of programs, so that their `super()` asks, too."""
+    made = type("Tensor", (Tensor,), {"__module__": Tensor.__module__})
+    _make_ask(made)
+    return made
+
+
+def _make_ask(cls: type) -> None:
+    """Give a class methods and properties that ask, in place of Tensor's."""
     for name, own in (vars(Tensor) | {"__rmatmul__": _no_operator}).items():
         private = name.startswith("_") and not name.startswith("__")
         if (

@@ -3,6 +3,7 @@ those of an operand."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,13 +15,29 @@ from minigrad.tensor import Tensor
 
 def check_no_overlap(array: Any) -> None:
     """RuntimeError for an expanded array, where one element in memory would get several values."""
-    if type(array) is np.ndarray and array.flags.c_contiguous:
-        return
-    steps = zip(array.shape, array.strides, strict=True)
-    if array.size and any(s == 0 and n > 1 for n, s in steps):
+    if is_expanded(array):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def is_expanded(array: Any) -> bool:
+    """Whether elements of an array share memory because a dimension was expanded."""
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return False
+    steps = zip(array.shape, array.strides, strict=True)
+    return bool(array.size) and any(s == 0 and n > 1 for n, s in steps)
+
+
+def warn_of_overlap(name: str, array: Any) -> None:
+    """torch's warning, in place of its error, for values that are written by index."""
+    if is_expanded(array):
+        warnings.warn(
+            f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
+            "performing this operation.",
+            UserWarning,
+            stacklevel=4,
         )
 
 

@@ -22,6 +22,17 @@ _OWN = {
     "torchvision.models": "minigrad.models",
     "functorch": "minigrad.functorch",
     "safetensors.torch": "minigrad.safetensors",
+    "torch.nn.modules.channelshuffle": "minigrad.nn.modules.pixelshuffle",
+    "torch.nn.modules.instancenorm": "minigrad.nn.modules.batchnorm",
+    "torch.optim.adadelta": "minigrad.optim.adaptive",
+    "torch.optim.adagrad": "minigrad.optim.adaptive",
+    "torch.optim.adamax": "minigrad.optim.adaptive",
+    "torch.optim.adamw": "minigrad.optim.adam",
+    "torch.optim.asgd": "minigrad.optim.per_parameter",
+    "torch.optim.nadam": "minigrad.optim.per_parameter",
+    "torch.optim.radam": "minigrad.optim.per_parameter",
+    "torch.optim.rmsprop": "minigrad.optim.adaptive",
+    "torch.optim.rprop": "minigrad.optim.per_parameter",
 }
 
 # The torch whose names, defaults and errors minigrad has; the part after + says what it really is.

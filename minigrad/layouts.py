@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class layout:
-    """A way to store elements; compares by identity."""
+class _Named:
+    """A value that compares by identity and prints as its name."""
 
     __slots__ = ("name",)
 
@@ -20,9 +20,26 @@ class layout:
         return self.name
 
 
+class layout(_Named):
+    """A way to store elements."""
+
+    __slots__ = ()
+
+
+class memory_format(_Named):
+    """An order of the elements in memory. Functions take it where torch's do; tensors are made
+    row-major."""
+
+    __slots__ = ()
+
+
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
 sparse_csr = layout("sparse_csr")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
 
 
 def check_strided(wanted: layout | None) -> None:

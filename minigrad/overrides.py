@@ -27,8 +27,17 @@ __all__ = [
 
 # Methods with a second tensor: the first argument of `x.matmul(y)` is a tensor already.
 METHODS = (
-    "add bmm div divide matmul mm mul multiply mv sub subtract true_divide"
+    "add addmm bmm cross div divide dot expand_as lerp matmul maximum minimum mm mul multiply mv"
+    " outer reshape_as sub subtract true_divide type_as view_as"
 ).split()  # fmt: skip
+# The methods that operators stand for: a class is asked for `add`, however it is written.
+OPERATORS = {
+    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__matmul__": "matmul",
+    "__truediv__": "div", "__mod__": "remainder", "__pow__": "pow", "__ne__": "ne",
+    "__eq__": "__eq__", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+    "__neg__": "neg", "__abs__": "abs", "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_",
+    "__itruediv__": "div_", "__radd__": "add", "__rmul__": "mul",
+}  # fmt: skip
 subclasses: list[type] = []  # of Tensor, in programs, that are asked
 
 
@@ -118,6 +127,15 @@ def among(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     given += [x for a in given if isinstance(a, list | tuple) for x in a]
     found = filter(_overrides, given)
     return [x for x in found if isinstance(x, Tensor) or not hasattr(x, "__dlpack__")]
+
+
+def operator_of_other(name: str, tensor: Tensor, other: Any) -> Any:
+    """The result of an operator of a tensor and an object that is none, if its class says what."""
+    if not among((other,), {}):
+        return NotImplemented
+    return handle_torch_function(
+        getattr(Tensor, OPERATORS.get(name, name)), (other,), tensor, other
+    )
 
 
 _unasked: set[type] = {Tensor}  # and other types of arguments that were looked at

@@ -18,7 +18,15 @@ import numpy as np
 from minigrad import dlpack, dtypes, layouts
 from minigrad._meta import MetaArray
 from minigrad._names import numpys_words
-from minigrad.autograd.mode import Unversioned, inferring, mode, new_counter, unusual
+from minigrad._view import View
+from minigrad.autograd.mode import (
+    Unversioned,
+    inferring,
+    mode,
+    new_counter,
+    sparse_gradients,
+    unusual,
+)
 from minigrad.backends import current
 from minigrad.backends.memory import root_of
 from minigrad.devices import CPU, META, address, device, move_array, read
@@ -32,44 +40,7 @@ else:
     Methods = object
 
 
-SEVERAL = "several"
 BACKWARD: list[Callable] = []  # that of `minigrad.autograd`
-
-
-class View:
-    """How a tensor that shares memory with `base` is computed from it.
-
-    chain: the (operation, attributes) pairs from the base to the view.
-    version: the version counter for which the node of the view is valid.
-    untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
-        gradient, SEVERAL if made beside others by `split` or `unbind`, else "".
-    """
-
-    __slots__ = ("base", "chain", "untracked", "version")
-
-    def __init__(self, base: Tensor, chain: tuple, version: int, untracked: str) -> None:
-        self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
-
-    def replay(self, base: Tensor) -> Tensor:
-        for op, attrs in self.chain:
-            base = op.apply(base, **attrs)
-        return base
-
-    def refresh(self, tensor: Tensor) -> None:
-        """After an in-place change the base has another node: update that of the view."""
-        base = self.base
-        if self.version == tensor._counter[0] or not base._requires_grad:
-            return
-        if self.untracked not in ("", SEVERAL):
-            return
-        if base._node is not None:
-            enabled, mode.enabled = mode.enabled, True
-            try:
-                result = self.replay(base)
-            finally:
-                mode.enabled = enabled
-            tensor._requires_grad, tensor._node, tensor._index = True, result._node, result._index
-        self.version = tensor._counter[0]
 
 
 def wrap(array: Any) -> Tensor:
@@ -107,6 +78,7 @@ class Tensor(Methods):
     _node: Any = None
     _index = 0
     _view: View | None = None
+    _reshaped = 0  # the version at which an operation in place has given it another shape
     _hooks: Hooks | None = None
     _accumulate_hooks: Hooks | None = None
     __array_priority__ = 1000  # numpy_array * tensor calls Tensor.__rmul__
@@ -131,7 +103,7 @@ class Tensor(Methods):
 
     def as_subclass(self, cls: type) -> Any:
         """The same tensor, with its graph, as an object of another class."""
-        found = self.view_as(self)
+        found = Tensor.view_as(self, self)
         found.__class__ = cls
         return found
 
@@ -186,6 +158,7 @@ class Tensor(Methods):
         return isinstance(self._array, MetaArray)
 
     is_sparse = is_sparse_csr = is_quantized = is_xpu = is_mps = is_nested = False
+    is_xla = is_ipu = is_mtia = is_maia = is_vulkan = is_mkldnn = False
     layout = layouts.strided
 
     def size(self, dim: int | None = None) -> Size | int:
@@ -244,6 +217,18 @@ class Tensor(Methods):
     def is_shared(self) -> bool:
         """False: memory is not shared between processes."""
         return False
+
+    def is_distributed(self) -> bool:
+        """False: tensors lie on one device."""
+        return False
+
+    def sparse_dim(self) -> int:
+        """The number of dimensions of which a sparse tensor keeps positions; 0 of others."""
+        return 0
+
+    def dense_dim(self) -> int:
+        """The number of the other dimensions."""
+        return self.ndim - self.sparse_dim()
 
     def get_device(self) -> int:
         """The GPU's number, -1 on the CPU."""
@@ -328,18 +313,20 @@ class Tensor(Methods):
                 raise TypeError(
                     f"assigned grad expected to be a Tensor or None but got {type(value)}"
                 )
-            if value._array.shape != self._array.shape:
+            if value.shape != self.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
                     f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor "
                     "are the same size"
                 )
-            if value._array.dtype != self._array.dtype:
+            if value.dtype is not self.dtype:
                 raise RuntimeError(
                     f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with "
                     f"dtype '{self.dtype}'. Please ensure that the gradient and the tensor have "
                     "the same dtype"
                 )
+            if value.is_sparse:
+                sparse_gradients[:] = [True]
         self._grad = value
 
     @grad.deleter
@@ -381,6 +368,11 @@ class Tensor(Methods):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._requires_grad and not (value.is_floating_point() or value.is_complex()):
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex "
+                "dtype"
+            )
         self._array = value._array
 
     def retain_grad(self) -> None:
@@ -442,6 +434,12 @@ class Tensor(Methods):
         BACKWARD[0](self, gradient, retain_graph, create_graph, None, inputs)
 
     # --- conversions ---
+
+    def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple:
+        """(L and U in one matrix, pivots from 1), as `minigrad.lu`."""
+        from minigrad.factors import lu
+
+        return lu(self, pivot, get_infos)
 
     def item(self) -> Any:
         """The value of a tensor of one element as a Python number."""

@@ -50,6 +50,31 @@ def assert_close(
         raise AssertionError(msg(problem) if callable(msg) else msg or problem)
 
 
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The older name of `assert_close`, which does not compare dtypes and takes NaN as equal."""
+    if not isinstance(actual, Tensor):
+        actual = minigrad.tensor(actual)
+    if not isinstance(expected, Tensor):
+        expected = minigrad.tensor(expected, dtype=actual.dtype)
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        check_device=True,
+        msg=msg or None,
+    )
+
+
 def _difference(actual: Any, expected: Any, where: str, *options: Any) -> str | None:
     """The first difference, in words."""
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):

@@ -38,5 +38,8 @@ __all__ = [
 
 __getattr__, __dir__ = namespace(  # at their first use: they need the operations
     __name__,
-    {name: f"minigrad.autograd.{name}" for name in ("forward_ad", "functional", "profiler")},
+    {
+        name: f"minigrad.autograd.{name}"
+        for name in ("forward_ad", "functional", "grad_mode", "profiler")
+    },
 )

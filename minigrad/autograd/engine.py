@@ -122,7 +122,10 @@ class Pass:
         """Hand gradients to hooks and to who wants them; whether the node itself must run."""
         if node.hooks or node.retained:
             self._observe(node, grads)
-        return self.wanted is None or self._capture(node, grads)
+        must = self.wanted is None or self._capture(node, grads)
+        if must and node.hooks and BEFORE in node.hooks:
+            self._run_before(node, grads)
+        return must
 
     def _run(self, node: Node, grads: list) -> Sequence[Tensor | None]:
         """Run a node with the hooks after it, on its GPU, watched by the anomaly mode."""
@@ -250,16 +253,21 @@ class Pass:
         for index, own in hooks.items():
             if index >= 0 and grads[index] is not None:
                 grads[index] = run_hooks(own, grads[index])
-        for hook in list(hooks.get(BEFORE, {}).values()):
-            replaced = hook(tuple(grads))
-            if replaced is not None:
-                grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
         if hooks:  # a hook may have stored its arguments
             self.handed_out.update([id(g._array) for g in grads if g is not None])
         for index, reference in (node.retained or {}).items():
             tensor = reference()
             if tensor is not None and grads[index] is not None:
                 self.store(tensor, grads[index])
+
+    def _run_before(self, node: Node, grads: list) -> None:
+        """Run the hooks of the node itself, after those of its outputs: what these have made is
+        what is kept, or was asked for, as in torch."""
+        for hook in list((node.hooks or {})[BEFORE].values()):
+            replaced = hook(tuple(grads))
+            if replaced is not None:
+                grads[:] = replaced if isinstance(replaced, tuple | list) else [replaced]
+        self.handed_out.update([id(g._array) for g in grads if g is not None])
 
     def _after(self, node: Node, results: Any, given: tuple) -> tuple:
         """Run the hooks that get the gradients of a node's inputs, too; what they become."""
@@ -309,7 +317,7 @@ class Pass:
             grad = crossing[0](grad, tensor._array.shape, stored=True)
         with _adding:
             if tensor._grad is None:
-                tensor._grad = self.own(grad)
+                tensor._grad = grad.clone() if self.create_graph else self.own(grad)
             elif tensor._grad.is_sparse:
                 tensor._grad = tensor._grad.to_dense() + grad
             elif self.create_graph:

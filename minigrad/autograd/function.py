@@ -98,7 +98,7 @@ class FunctionNode(Node):
         if target is None or grad is None:
             return None
         if not isinstance(grad, Tensor):
-            raise TypeError(f"{self.name()}: expected gradient {i} to be a tensor, got {grad!r}")
+            raise RuntimeError(f"{self.name()}: expected gradient {i} to be a tensor, got {grad!r}")
         leaf = isinstance(target[0], Tensor)
         shape = target[0]._array.shape if leaf else target[0].outs[target[1]][0]
         found = grad._array.shape
@@ -118,6 +118,9 @@ def _expanded(small: tuple, big: tuple) -> bool:
 def _zeros(shape: tuple, dtype: Any, grads: list[Tensor | None]) -> Tensor:
     like = next(g._array for g in grads if g is not None)
     return wrap(array_module(like).zeros(shape, dtype))
+
+
+CHANGED_VIEW: list[Callable] = []  # that of `minigrad.ops.inplace`
 
 
 class Function:
@@ -202,6 +205,10 @@ def _record(
         if not dirty and any(output is a for a in args):
             output = alias(output)
         frozen = any(outputs[i] is t for t in ctx._non_differentiable)
+        if dirty and output._view is not None and not frozen:
+            CHANGED_VIEW[0](output, attach(alias(output), node, i))
+            linked.append(output)
+            continue
         linked.append(
             output if frozen or output._array.dtype.kind in "biu" else attach(output, node, i)
         )

@@ -160,8 +160,18 @@ class Node:
             self.hooks = {}
         return add_hook(self.hooks.setdefault(index, Hooks()), hook)
 
+    def move_retained(self, index: int, tensor: Tensor) -> None:
+        """Output `index` was `tensor`, which has another node now: there it keeps the gradient that
+        `retain_grad` has asked for."""
+        if self.retained and self.retained.get(index, _nobody)() is tensor:
+            del self.retained[index]
+            tensor.retain_grad()
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
+
+
+def _nobody() -> None: ...
 
 
 # The terms of losses, which torch has no nodes for.

@@ -21,7 +21,7 @@ _OWN = """
     masked_scatter masked_select mode multi_margin_loss multilabel_margin_loss mv mvlgamma nansum
     narrow_copy pixel_shuffle pixel_unshuffle polar put renorm repeat roll rot90 scatter_add
     scatter_reduce select_scatter sgn slice_scatter softshrink sort std std_mean sub take
-    topk trace tril triu var var_mean vdot view_as_complex
+    topk trace tril triu var var_mean vdot
 """
 # Others: a name; a pair, if the function has several results for one dimension, but one for all
 # elements; or a function of the arguments.

@@ -14,6 +14,7 @@ import numpy as np
 
 from kernels.launchers.common import empty
 from kernels.support.errors import LaunchError
+from minigrad._view import View
 from minigrad.autograd import engine
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import USED_TWICE, Identity, Node, attach, edge
@@ -29,7 +30,7 @@ from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording, traced_arrays
 from minigrad.ops.inplace import check_writable, rebase
-from minigrad.tensor import Tensor, View, wrap
+from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
 
 

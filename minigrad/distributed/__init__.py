@@ -34,6 +34,7 @@ from minigrad.distributed.collectives import (
     broadcast,
     broadcast_object_list,
     gather,
+    gather_object,
     group,
     irecv,
     isend,
@@ -42,6 +43,7 @@ from minigrad.distributed.collectives import (
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
+    scatter_object_list,
     send,
 )
 from minigrad.distributed.errors import DistBackendError, DistError, DistNetworkError
@@ -92,6 +94,7 @@ __all__ = [
     "compression",
     "destroy_process_group",
     "gather",
+    "gather_object",
     "get_backend",
     "get_global_rank",
     "get_group_rank",
@@ -114,7 +117,15 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatter_tensor",
     "scatter",
+    "scatter_object_list",
     "send",
 ]
 
-__getattr__, __dir__ = namespace(__name__, {"nn": "minigrad.distributed.nn"})
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        "nn": "minigrad.distributed.nn",
+        "DeviceMesh": "minigrad.distributed.device_mesh",
+        "init_device_mesh": "minigrad.distributed.device_mesh",
+    },
+)

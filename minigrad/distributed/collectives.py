@@ -379,6 +379,42 @@ def broadcast_object_list(
         object_list[:] = pickle.loads(found)
 
 
+def gather_object(
+    obj: Any, object_gather_list: list | None = None, dst: int = 0, group: Any = None
+) -> None:
+    """`object_gather_list` of rank `dst` gets every rank's object, which is pickled; the others
+    give no list. ValueError for one on the wrong rank."""
+    members = resolve(group)
+    receives = members.rank == get_group_rank(group, dst)
+    if receives != (object_gather_list is not None):
+        raise ValueError(
+            "gather_object: expected object_gather_list on rank dst, and None on the others"
+        )
+    found: list = [None] * members.size
+    all_gather_object(found, obj, group)
+    if object_gather_list is not None:
+        object_gather_list[:] = found
+
+
+def scatter_object_list(
+    scatter_object_output_list: list,
+    scatter_object_input_list: list | None = None,
+    src: int = 0,
+    group: Any = None,
+) -> None:
+    """The first element of the output list becomes rank `src`'s object for this rank. ValueError
+    without a place for it, or for another number of objects than ranks."""
+    members, root = resolve(group), get_group_rank(group, src)
+    if not scatter_object_output_list:
+        raise ValueError("scatter_object_list: expected an output list of at least one element")
+    given = list(scatter_object_input_list or [])
+    if members.rank == root and len(given) != members.size:
+        raise ValueError(f"scatter_object_list: expected {members.size} objects, got {len(given)}")
+    held = [given]
+    broadcast_object_list(held, src, group)
+    scatter_object_output_list[0] = held[0][members.rank]
+
+
 # --- checks on this rank, before anything is sent
 
 

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from typing import Final as Final
 
+import minigrad
 from minigrad._names import namespace
 from minigrad.nn import Module
 
 __all__ = [
-    "ScriptModule", "annotate", "export", "fork", "ignore", "is_scripting", "is_tracing",
-    "script", "script_if_tracing", "script_method", "trace", "unused", "wait",
+    "ScriptModule", "TracerWarning", "annotate", "export", "fork", "freeze", "ignore",
+    "is_scripting", "is_tracing", "load", "optimize_for_inference", "save", "script",
+    "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -47,6 +49,45 @@ def trace(func: Callable, example_inputs: Any = None, **_: Any) -> Any:
     """The module or function itself, which decides anew at every call; the examples are not
     used."""
     return func
+
+
+class TracerWarning(Warning):
+    """A kind of warning that programs silence; `trace` has nothing to warn of here."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Nothing."""
+
+
+def trace_module(mod: Module, inputs: Any, **_: Any) -> Module:
+    """The module itself; `inputs`, examples by the name of a method, are not used."""
+    return mod
+
+
+def save(m: Module, f: Any, _extra_files: Any = None) -> None:
+    """`minigrad.save` of the whole module."""
+    minigrad.save(m, f)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None) -> Any:
+    """The module that `save` has written, as `minigrad.load` reads it: its classes are layers, or
+    declared safe. The programs in torch's own files of this kind are not read."""
+    return minigrad.load(f, map_location=map_location)
+
+
+def freeze(mod: Module, preserved_attrs: Any = None, **_: Any) -> Module:
+    """The module itself; RuntimeError for one that is training, as torch's."""
+    if mod.training:
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() "
+            "on your module before freezing."
+        )
+    return mod
+
+
+def optimize_for_inference(mod: Module, other_methods: Any = None) -> Module:
+    """The module itself."""
+    return mod
 
 
 def is_scripting() -> bool:

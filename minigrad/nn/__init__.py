@@ -28,4 +28,6 @@ __all__ = [
 ]
 __all__ += modules.__all__
 
-__getattr__, __dir__ = namespace(__name__, {"attention": "minigrad.nn.attention"})
+__getattr__, __dir__ = namespace(
+    __name__, {name: f"minigrad.nn.{name}" for name in ("attention", "grad")}
+)

@@ -20,7 +20,7 @@ from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import either, expand, sizes
-from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView
+from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView, unshared
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
 
@@ -263,7 +263,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if not shifts:
         raise RuntimeError("`shifts` required")
     if dims is None and len(shifts) == 1:
-        return roll(input.reshape(-1), shifts, 0).reshape(input._array.shape)
+        return unshared(roll(input.reshape(-1), shifts, 0).reshape(input._array.shape))
     places = () if dims is None else tuple(dims) if isinstance(dims, Sequence) else (dims,)
     if len(shifts) != len(places):
         raise RuntimeError(

@@ -186,6 +186,20 @@ class Parts(ViewOp):
         return (complex(g[..., 0], g[..., 1]),)
 
 
+class OfParts(ViewOp):
+    """Complex numbers of which the last dimension has the parts, a view."""
+
+    grad_name = "ViewAsComplexBackward0"
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.view(complex_dtype(x.dtype))[..., 0]
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return (Parts.apply(g),)
+
+
 class FromParts(Op):
     """real + i imag."""
 
@@ -309,13 +323,22 @@ def view_as_real(input: Tensor) -> Tensor:
 @export(method=False)
 @autocasts
 def view_as_complex(input: Tensor) -> Tensor:
-    """The complex tensor whose parts are the last dimension of input (..., 2); a copy."""
+    """A view as complex numbers, whose parts are the last dimension of input (..., 2)."""
     if input._array.dtype.kind != "f" or not input._array.ndim or input._array.shape[-1] != 2:
         raise RuntimeError(
             "view_as_complex: expected a real tensor whose last dimension has length 2, got "
             f"{list(input.shape)} of {input.dtype}"
         )
-    return complex(input[..., 0], input[..., 1])
+    if not input.numel():
+        return complex(input[..., 0], input[..., 1])
+    *others, last = tuple(s // input.itemsize for s in input._array.strides)
+    if last != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(step % 2 for step in others):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if input.storage_offset() % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    return OfParts.apply(input)
 
 
 @export(method=False)

@@ -29,6 +29,7 @@ from minigrad.ops.pointwise import (
     number,
     operand,
 )
+from minigrad.overrides import operator_of_other
 from minigrad.tensor import Tensor, export
 
 # lines of the table that are functions and methods under their own name
@@ -550,14 +551,15 @@ for _name in (
     inplace(_name, _composed, line=not _composed)
 
 
-def _operator(op: Callable, swapped: bool = False) -> Callable:
+def _operator(name: str, op: Callable, swapped: bool = False) -> Callable:
     """An operator method; NotImplemented for operands that are not numbers, arrays or tensors."""
 
     def method(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
-            other = operand(other)
-            if other is None:
-                return NotImplemented
+            value = operand(other)
+            if value is None:
+                return operator_of_other(name, self, other)
+            other = value
         try:
             return op(other, self) if swapped else op(self, other)
         except NoDenseArray:  # beside a Parameter, Python hasn't asked the sparse operand yet
@@ -568,20 +570,21 @@ def _operator(op: Callable, swapped: bool = False) -> Callable:
     return method
 
 
-def _comparison(op: Pointwise) -> Callable:
+def _comparison(name: str, op: Pointwise) -> Callable:
     def method(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, Tensor):
-            other = operand(other)
-            if other is None:
-                return NotImplemented
+            value = operand(other)
+            if value is None:
+                return operator_of_other(name, self, other)
+            other = value
             other = beside(self._array, other)
         return op(self, other)
 
     return method
 
 
-def _equality(op: Pointwise, different: bool) -> Callable:
-    compare = _comparison(op)
+def _equality(name: str, op: Pointwise, different: bool) -> Callable:
+    compare = _comparison(name, op)
 
     def method(self: Tensor, other: Any) -> Tensor:  # a bool beside None
         result: Any = compare(self, other)
@@ -611,9 +614,9 @@ def _install_operators() -> None:
         "rshift": POINTWISE["bitwise_right_shift"],
     }  # fmt: skip
     for name, op in arithmetic.items():
-        setattr(Tensor, f"__{name}__", _operator(op))
+        setattr(Tensor, f"__{name}__", _operator(f"__{name}__", op))
         swapped = _rest if name == "sub" else op
-        setattr(Tensor, f"__r{name}__", _operator(swapped, swapped=True))
+        setattr(Tensor, f"__r{name}__", _operator(f"__r{name}__", swapped, swapped=True))
     augmented = {
         "add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "pow": "pow_",
         "floordiv": "floor_divide_", "mod": "remainder_", "and": "bitwise_and_",
@@ -622,9 +625,12 @@ def _install_operators() -> None:
     for name, method in augmented.items():
         setattr(Tensor, f"__i{name}__", getattr(Tensor, method))
     for name in ("lt", "le", "gt", "ge"):
-        setattr(Tensor, f"__{name}__", _comparison(POINTWISE[name]))
-    Tensor.__eq__ = _equality(POINTWISE["eq"], False)
-    Tensor.__ne__ = _equality(POINTWISE["ne"], True)
+        setattr(Tensor, f"__{name}__", _comparison(f"__{name}__", POINTWISE[name]))
+    Tensor.__eq__ = _equality("__eq__", POINTWISE["eq"], False)
+    Tensor.__ne__ = _equality("__ne__", POINTWISE["ne"], True)
+    reflected: Any = Tensor.__rtruediv__
+    reflected.__name__ = "__rdiv__"  # torch has that for both
+    setattr(Tensor, "__rdiv__", reflected)  # noqa: B010 - as `export` does
     Tensor.__neg__ = Tensor.neg
     Tensor.__pos__ = _positive
     Tensor.__abs__ = Tensor.abs

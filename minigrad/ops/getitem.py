@@ -17,7 +17,7 @@ import numpy as np
 from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import dtypes
-from minigrad._overlap import check_apart, check_no_overlap
+from minigrad._overlap import check_apart, check_no_overlap, is_expanded, warn_of_overlap
 from minigrad.autograd.mode import batching, mode
 from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module, is_batched, on_gpu
@@ -300,11 +300,11 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
     if mode.enabled and (values.requires_grad or x.requires_grad):
         return False
     check_writable(x)
-    check_no_overlap(x._array)
+    warn_of_overlap("index_put_", x._array)
     check_apart(x, (values,))
     try:
         x._array[arrays] = new
-    except (IndexError, ValueError):
+    except (IndexError, TypeError, ValueError):
         return False
     x._counter[0] += 1
     return True
@@ -322,7 +322,8 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
     """Write values (they broadcast) at the positions that `parse` found, in place."""
     for level in batching:
         level.written(target._array, (*tensors, values._array))
-    check_no_overlap(target._array)
+    recorded = mode.enabled and (values.requires_grad or target.requires_grad)
+    (check_no_overlap if recorded or accumulate else _warn)(target._array)
     check_apart(target, (values,))
     shape = Indexed(target._array.shape, tensors).result
     if values._array.shape != shape:
@@ -340,7 +341,6 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
         added = PutInZeros.apply(values, index=tensors[0], shape=shape, tail=shape[1:])
         assign(target, target + added)
         return
-    recorded = mode.enabled and (values.requires_grad or target.requires_grad)
     chosen = [d for d, t in enumerate(tensors) if t is not None]
     if recorded and not accumulate and len(chosen) == 1:
         place, at = chosen[0], tensors[chosen[0]].reshape(-1)
@@ -359,6 +359,9 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
     else:
         target._array[tuple(slice(None) if t is None else t for t in tensors)] = values._array
     target._counter[0] += 1
+
+
+_warn = functools.partial(warn_of_overlap, "index_put_")
 
 
 def _as_stored(values: Tensor, target: Tensor, index: Any, accumulate: bool = False) -> Tensor:
@@ -639,3 +642,22 @@ def index_put_(
 
 
 Tensor.index_put_ = index_put_
+
+
+_masked_fill_ = Tensor.masked_fill_
+
+
+@functools.wraps(_masked_fill_)
+def masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
+    """In an expanded tensor only the elements that the mask selects are written, as by index."""
+    if (
+        is_expanded(self._array)
+        and isinstance(mask, Tensor)
+        and mask._array.dtype == bool
+        and _written(self, mask.expand(self._array.shape), value)
+    ):
+        return self
+    return _masked_fill_(self, mask, value)
+
+
+setattr(Tensor, "masked_fill_", masked_fill_)  # noqa: B010 - as `export` does

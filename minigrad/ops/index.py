@@ -476,6 +476,11 @@ def _slices(
     (vector,) = as_vectors(index)
     positions = _check_positions(name, vector, x._array.shape[place])
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
+    if name == "index_copy" and source._array.ndim not in (0, x._array.ndim):
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must "
+            f"match. Source dimensionality ({source.ndim}), destination dimensionality ({x.ndim})"
+        )
     if source._array.shape == shape:
         return place, positions, source
     if source._array.ndim or index._array.size != 1:
@@ -577,6 +582,7 @@ def _wrong_class(wrong: int) -> RuntimeError:
 
 def _masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with consecutive elements of source where mask (both broadcast) is True."""
+    check_tensors("masked_scatter", mask=mask, source=source)
     if mask._array.dtype.kind != "b":
         raise RuntimeError(
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}"

@@ -17,11 +17,15 @@ import numpy as np
 from kernels import dispatch
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap
+from minigrad._view import SEVERAL, View, replay
+from minigrad.autograd.function import CHANGED_VIEW
 from minigrad.autograd.mode import Unversioned, batching, inferred, mode
 from minigrad.autograd.node import Node, attach, edge, identity
+from minigrad.backends import array_module
+from minigrad.backends.memory import root_of
 from minigrad.ops.pointwise import number, onto
 from minigrad.ops.views import overwrite
-from minigrad.tensor import FUNCTIONS, SEVERAL, Tensor, View, export, type_name, wrap
+from minigrad.tensor import FUNCTIONS, Tensor, export, type_name, wrap
 
 
 def inplace(name: str, composed: bool = False, line: bool = False) -> None:
@@ -64,10 +68,17 @@ _OF_SEVERAL = (
     "out-of-place one."
 )
 
+_ONE_OF_SEVERAL = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+    + _OF_SEVERAL
+)
+
 
 def _untracked_view(tensor: Tensor, block: str) -> str:
     """What is wrong with a change of a view that was made in a block of that name, or beside
     others."""
+    if block == SEVERAL and tensor.grad_fn is None:
+        return _ONE_OF_SEVERAL
     if block == SEVERAL:
         title = tensor.grad_fn.name().rstrip("0123456789").removesuffix("Backward")
         return (
@@ -93,21 +104,19 @@ def check_writable(tensor: Tensor) -> None:
     if not mode.enabled:
         return
     view = tensor._view
-    if view is None:
-        if tensor._requires_grad and tensor._node is None:
-            raise RuntimeError(
-                "a leaf Variable that requires grad is being used in an in-place operation."
-            )
+    if not (tensor._requires_grad if view is None else tensor.requires_grad):
         return
-    if view.untracked and view.base._requires_grad:
-        raise RuntimeError(_untracked_view(tensor, view.untracked))
-    if tensor._requires_grad and tensor._node is None and not view.base._requires_grad:
+    if view is not None:
+        if view.untracked:
+            raise RuntimeError(_untracked_view(tensor, view.untracked))
+        if view.base._node is None:
+            raise RuntimeError(
+                "a view of a leaf Variable that requires grad is being used in an in-place "
+                "operation."
+            )
+    if tensor._node is None:
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation."
-        )
-    if view.base._requires_grad and view.base._node is None:
-        raise RuntimeError(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation."
         )
 
 
@@ -116,10 +125,7 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
     array, new = target._array, value._array
     view = target._view
     if view is not None and view.untracked == SEVERAL and mode.enabled and value._requires_grad:
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. " + _OF_SEVERAL
-        )
+        raise RuntimeError(_ONE_OF_SEVERAL)
     check_no_overlap(array)
     if new is array:  # a line of the table has written there
         if mode.enabled and (value._requires_grad or target._requires_grad):
@@ -130,6 +136,7 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "
             f"{list(new.shape)}"
         )
+    node = value._node  # which may have saved the target; that of a conversion does not
     if new.dtype != array.dtype:
         if dtypes.category(new.dtype) > dtypes.category(array.dtype):
             names = [
@@ -140,8 +147,8 @@ def assign(target: Tensor, value: Tensor) -> Tensor:
             )
         value = value.to(target.dtype)
         new = value._array
-    if value._node is not None and value._node.saved:
-        _keep_old_value(target, value._node)
+    if node is not None and node.saved:
+        _keep_old_value(target, node)
     write(target, new)
     if mode.enabled and (value._requires_grad or target._requires_grad):
         rebase(target, value)
@@ -208,20 +215,43 @@ def write(target: Tensor, array: Any) -> None:
 def rebase(target: Tensor, value: Tensor) -> None:
     """Make the node of `value` that of `target`; if it is a view, give its base a `CopySlices`."""
     view = target._view
+    owner = target if view is None else view.base
+    node, index = owner._node, owner._index
     if view is None:
-        if not value._requires_grad:
-            described = ((target._array.shape, target._array.dtype),)
-            attach(target, Overwritten((edge(target),), described), 0)
-            return
-        target._requires_grad = True
-        target._node, target._index = value._node, value._index
-        if value._node is None:  # the value is a leaf: `Identity` connects to it
-            attach(target, identity(value), 0)
-        return
+        _replace(target, value)
+    else:
+        _write_slices(target, view, value)
+    if node is not None and node.retained:
+        node.move_retained(index, owner)
+
+
+def _changed_view(view: Tensor, value: Tensor) -> None:
+    """A function of the program has written a value into a view."""
+    check_writable(view)
+    rebase(view, value)
+
+
+CHANGED_VIEW.append(_changed_view)
+
+
+def _replace(target: Tensor, value: Tensor) -> None:
+    if not value._requires_grad:
+        described = ((target._array.shape, target._array.dtype),)
+        attach(target, Overwritten((edge(target),), described), 0)
+    elif value._node is None:  # the value is a leaf: `Identity` connects to it
+        attach(target, identity(value), 0)
+    else:
+        attach(target, value._node, value._index)
+
+
+def _write_slices(target: Tensor, view: View, value: Tensor) -> None:
+    view.settle(target)
     base = view.base
     shape = ((base._array.shape, base._array.dtype),)
     node = CopySlices((edge(base) if base.requires_grad else None, edge(value)), shape)
-    node.view = view
+    node.chain = view.chain
+    of_storage = any(op.of_storage for op, _ in view.chain)
+    node.layout = layout(base._array) if of_storage else None
     attach(base, node, 0)
     view.version = -1  # stale: refresh goes through CopySlices
     view.refresh(target)
@@ -254,22 +284,43 @@ class CopySlices(Node):
 
     The gradient of the old base is zero at the elements of the view; that of the written value is
     this view of the gradient.
+
+    chain: from the base to the view. layout: that of the base, which a view of its storage needs to
+        be one of the gradient, too.
     """
 
-    __slots__ = ("view",)
-    view: View
+    __slots__ = ("chain", "layout")
+    chain: tuple
+    layout: tuple | None
 
     def name(self) -> str:
         return "CopySlices"
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        g = grads[0]
-        to_value = self.view.replay(g) if self.edges[1] is not None else None
+        place = self.layout
+        g: Any = grads[0] if place is None else _laid_out(grads[0], *place)
+        to_value = replay(self.chain, g) if self.edges[1] is not None else None
         to_base = None
         if self.edges[0] is not None:
-            to_base = g.clone()
-            self.view.replay(to_base).zero_()
+            to_base = g.clone() if place is None else _laid_out(g, *place)
+            replay(self.chain, to_base).zero_()
         return (to_base, to_value.clone() if to_value is not None else None)
+
+
+def layout(array: Any) -> tuple:
+    """(shape, strides, position in its storage, elements of its storage), in elements."""
+    _, start, stop = root_of(array)
+    tensor = wrap(array)
+    return array.shape, tensor.stride(), tensor.storage_offset(), stop - start
+
+
+def _laid_out(tensor: Any, shape: tuple, stride: tuple, offset: int, size: int) -> Tensor:
+    """A copy of a tensor in a storage of its own, of that layout."""
+    array = tensor._array
+    xp = array_module(array)
+    steps = tuple(s * array.itemsize for s in stride)
+    storage = xp.zeros(size, array.dtype)[offset:]
+    return wrap(xp.lib.stride_tricks.as_strided(storage, shape, steps)).copy_(tensor)
 
 
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:

@@ -17,7 +17,8 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
-from minigrad.ops.views import Diagonal, ZerosExceptView
+from minigrad.ops.views import Diagonal, ZerosExceptView, unshared
+from minigrad.overrides import operator_of_other
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
 _NAME = dispatch.named("matmul")
@@ -203,7 +204,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return out if bias is None else out + bias
     flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
     out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
-    return out if len(shape) == 2 else out.reshape(*shape[:-1], weight._array.shape[0])
+    return out if len(shape) == 2 else unshared(out.reshape(*shape[:-1], weight._array.shape[0]))
 
 
 @export()
@@ -219,14 +220,14 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a == 1 and b == 1:
         return _dot(input, other)
     if a == 1:
-        return MatMul.apply(input.unsqueeze(0), other).squeeze(-2)
+        return unshared(MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
     if b == 1:
-        return matmul(input, other.unsqueeze(-1)).squeeze(-1)
+        return unshared(matmul(input, other.unsqueeze(-1)).squeeze(-1))
     if a > 2 and b == 2:  # one product of all rows instead of a batch
         shape = input._array.shape
         MatMul.rule(input, other)
         flat = MatMul.apply(input.reshape(math.prod(shape[:-1]), shape[-1]), other)
-        return flat.reshape(*shape[:-1], other._array.shape[-1])
+        return unshared(flat.reshape(*shape[:-1], other._array.shape[-1]))
     return MatMul.apply(input, other)
 
 
@@ -234,7 +235,7 @@ def _operator(self: Tensor, other: Tensor) -> Tensor:
     if isinstance(other, Tensor):
         return matmul(self, other)
     reject_foreign("matmul", other)
-    return NotImplemented
+    return operator_of_other("__matmul__", self, other)
 
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010 - as `export` does
@@ -260,7 +261,7 @@ def _dot(input: Tensor, other: Tensor) -> Tensor:
             f"have the same number of elements, but got {a.size} and {b.size} elements respectively"
         )
     _same_dtype(input, other)
-    return MatMul.apply(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
+    return unshared(MatMul.apply(input.unsqueeze(0), other.unsqueeze(1)).reshape(()))
 
 
 @export()
@@ -415,7 +416,7 @@ def addr(
 
 
 def _added(base: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    if not product.is_floating_point():  # as torch does
+    if product._array.dtype.kind in "biu":  # as torch does
         kind = bool if product._array.dtype.kind == "b" else int
         beta, alpha = kind(beta), kind(alpha)
     beta, alpha = (dtypes.fitting(factor, product._array.dtype) for factor in (beta, alpha))

@@ -556,3 +556,15 @@ def histogram(
     if density:
         counts = counts / (counts.sum() * xp.diff(edges))
     return HISTOGRAM(wrap(counts), wrap(edges))
+
+
+@export(method=False)
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like input that has one value, a number or a 0-dimensional tensor."""
+    return input.clone().fill_(value)
+
+
+@export(method=False)
+def get_device(input: Tensor) -> int:
+    """The number of the tensor's GPU, -1 on the CPU."""
+    return input.get_device()

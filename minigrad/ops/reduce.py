@@ -259,6 +259,8 @@ def sum(
         target = array.dtype
     else:
         target = sum_dtype(input, dtype)
+        if target.kind == "c" != array.dtype.kind:
+            input = input.to(target)  # kernels add no complex numbers
     op = (REDUCTIONS if axes is None else ALONG)["sum"]
     return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)
 
@@ -284,6 +286,8 @@ def mean(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {name}"
         )
+    if target.kind == "c" != input._array.dtype.kind:
+        input = input.to(target)
     axes = None if dim is None else axes_of(dim, input._array.ndim)
     op = (REDUCTIONS if axes is None else ALONG)["mean"]
     return op.apply(input, axes=axes, keepdim=keepdim or keepdims, dtype=target)

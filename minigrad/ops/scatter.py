@@ -197,7 +197,9 @@ def scatter_reduce(
     count = wrap((xp.ones if include_self else xp.zeros)(shape, input._array.dtype))
     count = scatter_add(count, dim, index, wrap(xp.ones(src._array.shape, input._array.dtype)))
     count = count.masked_fill(count == 0, 1)
-    return total / count if input.is_floating_point() else total.div(count, rounding_mode="floor")
+    if input._array.dtype.kind in "biu":
+        return total.div(count, rounding_mode="floor")
+    return total / count
 
 
 def _written(name: str, op: type[Scatter] | type[ScatterAdd]) -> None:

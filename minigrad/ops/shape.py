@@ -26,6 +26,7 @@ from minigrad.ops.views import (
     Unfold,
     Unsqueeze,
     parts,
+    unshared,
     viewed,
 )
 from minigrad.tensor import (
@@ -81,7 +82,7 @@ def reshape(input: Tensor, *lengths: Any, shape: Any = None) -> Tensor:
     new = infer_shape(wanted, array.size)
     if array.flags.c_contiguous or _viewable(array, new):
         return Reshape.apply(input, shape=new)
-    return Reshape.apply(Clone.apply(input), shape=new)
+    return unshared(Reshape.apply(Clone.apply(input), shape=new))
 
 
 def _reshaped(array: Any, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -187,11 +188,11 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 @export()
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix (a vector stays as it is)."""
+    """The transpose of a matrix, a view (of a vector as it is)."""
     ndim = input._array.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return T.apply(input, dims=(1, 0)) if ndim == 2 else input
+    return T.apply(input, dims=(1, 0) if ndim == 2 else (0,) * ndim)
 
 
 def _mt(self: Tensor) -> Tensor:
@@ -328,8 +329,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 @export()
 def ravel(input: Tensor) -> Tensor:
-    """All elements as one dimension."""
-    return reshape(input, -1)
+    """All elements as one dimension, side by side in memory: a copy where they are not."""
+    return reshape(input.contiguous(), -1)
 
 
 @export()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from minigrad._view import BY_STORAGE
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import attach
 from minigrad.backends import array_module
 from minigrad.backends.memory import base_of, root_of
 from minigrad.ops import shape as shapes
-from minigrad.ops.inplace import check_writable
+from minigrad.ops.inplace import check_writable, layout
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
 
@@ -45,45 +47,59 @@ def _positions(shape: tuple, stride: Any, offset: int) -> np.ndarray:
 class AsStrided(ViewOp):
     """A view of a tensor's storage of any shape, strides and offset, in elements."""
 
+    of_storage = True
+
     @staticmethod
-    def forward(x: Any, shape: tuple, stride: tuple, offset: int) -> Any:
+    def forward(x: Any, shape: tuple, stride: tuple, offset: int, own: Any = None) -> Any:
         storage = storage_of(x)
         steps = tuple(s * x.itemsize for s in stride)
         strided = array_module(x).lib.stride_tricks.as_strided
         return strided(storage[offset:], shape, steps)
 
+    @classmethod
+    def record(cls, inputs: tuple, attrs: dict, edges: tuple, outputs: tuple) -> None:
+        """With the layout of the input, which says where its gradient is."""
+        super().record(inputs, {**attrs, "own": layout(inputs[0]._array)}, edges, outputs)
 
-def elements_at(array: Any, shape: tuple, stride: Any, offset: int) -> np.ndarray:
-    """Which element of an array, counted by rows, each one of a strided view of its storage is; -1
-    for what is none. Of elements that share memory, the first."""
-    storage = storage_of(array)
-    own = _positions(array.shape, wrap(array).stride(), _offset(array)).reshape(-1)
-    source = np.full(storage.size, -1, np.int64)
-    source[own[::-1]] = np.arange(own.size)[::-1]
+    @staticmethod
+    def vjp(
+        ctx: Any, g: Tensor, shape: tuple, stride: tuple, offset: int, own: tuple
+    ) -> tuple[Tensor]:
+        at = _elements(own, shape, stride, offset).reshape(-1)
+        xp, flat = array_module(g._array), g.reshape(-1)
+        if (at < 0).any():  # elements of the storage that are none of the input
+            flat, at = flat[wrap(xp.asarray(at >= 0))], at[at >= 0]
+        zeros = FUNCTIONS["zeros"](math.prod(own[0]), dtype=g.dtype, device=g.device)
+        return (zeros.index_add(0, wrap(xp.asarray(at)), flat).reshape(own[0]),)
+
+
+def _by_storage(view: Tensor) -> tuple:
+    shape, stride, offset, _ = layout(view._array)
+    return AsStrided, {"shape": shape, "stride": stride, "offset": offset}
+
+
+BY_STORAGE.append(_by_storage)
+
+
+def _elements(own: tuple, shape: tuple, stride: Any, offset: int) -> np.ndarray:
+    """Which element of an array of the layout `own`, counted by rows, each one of a strided view of
+    its storage is; -1 for what is none. Of elements that share memory, the first."""
+    places = _positions(*own[:3]).reshape(-1)
+    source = np.full(own[3], -1, np.int64)
+    source[places[::-1]] = np.arange(places.size)[::-1]
     return source[_positions(shape, stride, offset)]
 
 
-def _as_strided(input: Tensor, shape: tuple, stride: tuple, offset: int) -> Tensor:
-    """As a selection from the storage of an input with a graph: element by element."""
-    array = input._array
-    chosen = elements_at(array, shape, stride, offset)
-    xp = array_module(array)
-    flat = input.reshape(-1)
-    if (chosen >= 0).all():
-        return flat[wrap(xp.asarray(chosen))]
-    kept = wrap(xp.asarray(chosen >= 0))
-    outside = AsStrided.forward(array, shape, stride, offset)
-    return FUNCTIONS["where"](kept, flat[wrap(xp.asarray(chosen.clip(0)))], wrap(outside))
+def elements_at(array: Any, shape: tuple, stride: Any, offset: int) -> np.ndarray:
+    """`_elements` of an array."""
+    return _elements(layout(array), shape, stride, offset)
 
 
 @export()
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A view of input's memory with any shape, strides and offset, in elements.
-
-    Where a gradient is recorded it is a copy, so that in-place changes do not reach input.
-    """
+    """A view of input's memory with any shape, strides and offset, in elements."""
     shape, steps = tuple(int(n) for n in size), tuple(int(s) for s in stride)
     if len(shape) != len(steps):
         raise RuntimeError("mismatch in length of strides and shape")
@@ -101,8 +117,6 @@ def as_strided(
             f"requiring a storage size of {last + 1} elements, are out of bounds for storage of "
             f"size {storage_of(input._array).size}"
         )
-    if mode.enabled and input.requires_grad:
-        return _as_strided(input, shape, steps, offset)
     return AsStrided.apply(input, shape=shape, stride=steps, offset=offset)
 
 
@@ -120,6 +134,9 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     if not (mode.enabled and tensor.requires_grad):
         tensor._array = change(tensor.detach())._array
         tensor._counter[0] += 1
+        tensor._reshaped = tensor._counter[0]
+        if tensor._view is not None:
+            tensor._view.chain = (_by_storage(tensor),)
         return tensor
     old = wrap(tensor._array)
     old._counter, old._view = tensor._counter, tensor._view
@@ -127,12 +144,16 @@ def _become(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     if tensor._node is not None:
         attach(old, tensor._node, tensor._index)
     found = change(old)
-    tensor._array, tensor._view = found._array, found._view
+    tensor._array, tensor._view = found._array, old._view and found._view
     tensor._counter[0] += 1
+    tensor._reshaped = tensor._counter[0]
     if tensor._view is not None:
         tensor._view.version = tensor._counter[0]  # its node is the one that was made just now
+    node, index = tensor._node, tensor._index
     if found._node is not None:
         attach(tensor, found._node, found._index)
+    if node is not None and node.retained:
+        node.move_retained(index, tensor)
     return tensor
 
 

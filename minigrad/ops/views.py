@@ -1,7 +1,7 @@
 """The operations behind `minigrad.ops.shape`: views that share memory, and copies.
 
 A view operation is an `Op` whose forward is a NumPy view; its output shares the version counter
-and records how it is computed from its base (`minigrad.tensor.View`).
+and records how it is computed from its base (`minigrad._view.View`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ from kernels import dispatch
 from kernels.pointwise import TABLE
 from minigrad import _pinned
 from minigrad._meta import MetaArray
+from minigrad._view import SEVERAL, View
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import Node, Op, attach, edge
 from minigrad.backends import array_module
 from minigrad.backends.current import Found
 from minigrad.devices import device, move_array
-from minigrad.tensor import (
-    SEVERAL,
-    Tensor,
-    View,
-    wrap,
-)
+from minigrad.tensor import Tensor, wrap
 
 
 class ViewOp(Op):
     """An operation whose result shares memory with its input."""
 
     saves = ()
+    of_storage = False  # whether it looks at the whole storage of its input, not at its elements
 
     @classmethod
     def apply(cls, x: Tensor, **attrs: Any) -> Tensor:
@@ -65,8 +62,15 @@ def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
         view.base, view.chain = parent.base, (*parent.chain, link)
         view.untracked = parent.untracked
     if needs and not mode.enabled:
+        out._requires_grad = view.base._requires_grad  # a leaf that does where its base does
         view.untracked = "inference_mode" if mode.inference else "no_grad"
     return out
+
+
+def unshared(view: Tensor) -> Tensor:
+    """A view of a result that nothing else knows: it is none for a program."""
+    view._view = None
+    return view
 
 
 _new: Callable[[type], Any] = object.__new__

@@ -75,6 +75,30 @@ def test_a_torch_program_runs_on_minigrad():
     ]
 
 
+def test_files_of_torch_that_have_another_place_here():
+    run(
+        """
+        import minigrad
+        minigrad.as_torch()
+        import importlib
+        import torch
+        from torch.functional import einsum
+        from torch.nn import grad
+        from torch.nn.common_types import _size_2_t
+        from torch.nn.modules.channelshuffle import ChannelShuffle
+        from torch.nn.modules.instancenorm import InstanceNorm2d, _InstanceNorm
+        assert InstanceNorm2d is torch.nn.InstanceNorm2d
+        assert issubclass(InstanceNorm2d, _InstanceNorm)
+        assert grad is torch.nn.grad and torch.nn.common_types._size_2_t == _size_2_t
+        for name in "Adadelta Adagrad Adamax AdamW ASGD NAdam RAdam RMSprop Rprop".split():
+            found = importlib.import_module(f"torch.optim.{name.lower()}")
+            assert getattr(found, name) is getattr(torch.optim, name)
+        import warnings
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)
+        """
+    )
+
+
 def test_the_command_runs_a_torch_program(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

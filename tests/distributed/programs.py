@@ -110,6 +110,14 @@ def collectives() -> None:
     said = [rank, "from"]
     dist.broadcast_object_list(said, last)
     assert said == [last, "from"]
+    gathered = [None] * size if rank == last else None
+    dist.gather_object({"rank": rank}, gathered, last)
+    assert gathered == (None if rank != last else [{"rank": i} for i in range(size)])
+    given: list = [None]
+    dist.scatter_object_list(
+        given, [f"for {i}" for i in range(size)] if rank == last else None, last
+    )
+    assert given == [f"for {rank}"]
     work = dist.all_reduce(x := torch.ones(1000), async_op=True)
     work.wait()
     work.wait()

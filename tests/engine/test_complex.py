@@ -132,3 +132,60 @@ def test_layers_of_complex_numbers(rng):
         assert m.nn.functional.linear(x, layer.weight).shape == expected.shape
     layer(z).abs().sum().backward()
     assert layer.weight.grad.dtype == layer.bias.grad.dtype == m.complex64
+
+
+def test_numbers_of_parts_are_a_view():
+    x = m.arange(8.0, dtype=m.float64).reshape(2, 2, 2).clone()
+    z = m.view_as_complex(x)
+    z[0].mul_(2j)
+    assert x[0].tolist() == [[-2, 0], [-6, 4]] and z._base is x and z._version == x._version == 1
+    assert m.view_as_complex(m.zeros(0, 2)).shape == (0,)
+
+    def written(x):
+        y = x * 1
+        m.view_as_complex(y)[0].mul_(m.view_as_complex(x)[1] * 2j)
+        return y
+
+    leaf = m.tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+    assert m.autograd.gradcheck(written, leaf) and m.autograd.gradgradcheck(written, leaf)
+    for wrong, message in (
+        (x.transpose(0, 2), "last dimension with stride 1"),
+        (m.arange(9.0)[1:].reshape(4, 2), "storage_offset divisible by 2"),
+        (m.zeros(2, 3)[:, :2], "stride divisible by 2"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            m.view_as_complex(wrong)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int64"])
+def test_real_numbers_are_added_up_as_complex_ones(name, kind):
+    x = m.tensor([[1.5, 2.25], [3.0, 4.5]]).to(getattr(m, kind))
+    for dim in (None, 1):
+        wanted = getattr(x.double(), name)(dim)
+        found = getattr(m, name)(x, dim, dtype=m.complex128)
+        assert found.dtype is m.complex128 and found.tolist() == wanted.to(m.complex128).tolist()
+    leaf = m.ones(3, requires_grad=True)
+    m.sum(leaf, dtype=m.complex64).real.backward()
+    assert leaf.grad.tolist() == [1, 1, 1]
+
+
+def test_products_of_complex_numbers_are_scaled_by_any_number():
+    z = m.tensor(Z)
+    for beta, alpha in ((0.5, 1.5), (2j, 1 - 1j), (0, 0.25)):
+        scale = {"beta": beta, "alpha": alpha}
+        for found, product in (
+            (z.addmm(z, z, **scale), Z @ Z),
+            (z[None].baddbmm(z[None], z[None], **scale)[0], Z @ Z),
+            (z.addbmm(z[None], z[None], **scale), Z @ Z),
+            (z.addr(z[0], z[1], **scale), np.outer(Z[0], Z[1])),
+        ):
+            np.testing.assert_allclose(found.numpy(), beta * Z + alpha * product, rtol=1e-12)
+        found = z[0].addmv(z, z[1], **scale)
+        np.testing.assert_allclose(found.numpy(), beta * Z[0] + alpha * (Z @ Z[1]), rtol=1e-12)
+
+
+def test_means_of_scattered_complex_numbers():
+    z, index = m.tensor(Z), m.tensor([[0, 1]])
+    found = z.scatter_reduce(0, index, z[:1], "mean")
+    np.testing.assert_allclose(found[1, 1].item(), (Z[1, 1] + Z[0, 1]) / 2)

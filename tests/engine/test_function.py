@@ -152,6 +152,14 @@ def test_mark_dirty_changes_the_input():
     assert y is x
     y.sum().backward()
     assert leaf.grad.tolist() == [6.0, 6.0]
+    leaf.grad = None
+    x = leaf * 3
+    part = x[:1]
+    assert Double.apply(part) is part and part.grad_fn is not None
+    (x * x).sum().backward()  # to which the part belongs
+    assert leaf.grad.tolist() == (leaf * mg.tensor([72.0, 18.0])).tolist()
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+        Double.apply(leaf[:1])
 
 
 def test_once_differentiable():

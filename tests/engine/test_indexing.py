@@ -184,3 +184,12 @@ def test_an_assignment_to_a_view_whose_base_came_to_need_a_gradient(index):
     written = base.detach() == 5
     assert written.any() and not written.all()
     assert factor.grad.tolist() == m.where(written, 0.0, 2.0).tolist()
+
+
+def test_values_with_leading_ones_at_the_places_of_a_mask():
+    x = m.zeros(2, 3)
+    mask = m.tensor([[True, False, True], [False, False, False]])
+    x[mask] = m.tensor([[1.0, 2.0]])
+    assert x.tolist() == [[1, 0, 2], [0, 0, 0]]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[mask] = m.ones(2, 3)

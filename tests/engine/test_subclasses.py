@@ -217,3 +217,59 @@ def test_the_constructor_of_the_base(torch):
         return type(x).__name__, x.label, x.tolist(), type(x * 2).__name__, x.requires_grad
 
     assert program(minigrad) == program(torch)
+
+
+def test_super_asks_the_class():
+    class Over(minigrad.Tensor):
+        def sum(self, *args):
+            return super().sum(*args)
+
+        def __add__(self, other):
+            return super().__add__(other)
+
+        def __getitem__(self, index):
+            return super().__getitem__(index)
+
+    class Doubled(Over):
+        def sum(self, *args):
+            return super().sum(*args) * 2
+
+    x = minigrad.arange(3.0).as_subclass(Over)
+    for found, wanted in ((x.sum(), 3), (x[1], 1), ((x + 1)[2], 3), (minigrad.sum(x), 3)):
+        assert type(found) is Over and found.item() == wanted
+    y = minigrad.arange(3.0).as_subclass(Doubled)
+    assert type(y.sum()) is type(y.t()) is type(x + y) is Doubled and y.sum().item() == 6
+    assert issubclass(Doubled, minigrad.Tensor) and isinstance(y, Over)
+
+
+@pytest.mark.parametrize(
+    ("name", "compute"),
+    [
+        ("add", lambda x, w: x + w),
+        ("add", lambda x, w: w + x),
+        ("sub", lambda x, w: x - w),
+        ("__rsub__", lambda x, w: w - x),
+        ("__rdiv__", lambda x, w: w / x),
+        ("matmul", lambda x, w: x @ w),
+        ("lt", lambda x, w: x < w),
+        ("lt", lambda x, w: w > x),
+    ],
+)
+def test_operators_ask_classes_that_are_no_tensors(name, compute):
+    class Held:
+        def __init__(self, held):
+            self.held = held
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            assert func.__name__ == name and types == (cls,)
+            return func(*[a.held if type(a) is cls else a for a in args])
+
+    x, held = minigrad.tensor([1.0, 2.0]), minigrad.tensor([3.0, 5.0])
+    assert compute(x, Held(held)).tolist() == compute(x, held).tolist()
+
+
+@pytest.mark.parametrize("name", "expand_as lerp maximum reshape_as type_as view_as".split())
+def test_methods_of_tensors_keep_the_class_of_their_argument(name):
+    x, kept = minigrad.zeros(2, 3), minigrad.ones(2, 3).as_subclass(Kept)
+    assert type(getattr(x, name)(kept, *[0.5] * (name == "lerp"))) is Kept

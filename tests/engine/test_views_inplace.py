@@ -135,6 +135,12 @@ PROGRAMS = {
     "index_put_": lambda m, x, y: (x * 1).index_put_((m.tensor([0, 0]),), y[:2], accumulate=True),
     "leaf_into_slice": lambda m, x, y: _set(m.zeros(5, 4, dtype=x.dtype), slice(0, 3), x) * y[0],
     "diagonal_write": lambda m, x, y: _diagonal(x * 1, y),
+    "storage_write": lambda m, x, y: _storage(x * 1, y, (2, 2), (4, 1), 1),
+    "storage_of_transposed": lambda m, x, y: _storage((x * 1).t(), y.t(), (2, 2), (4, 1), 2),
+    "storage_of_part": lambda m, x, y: _storage((x * 1)[1:], y[1:], (3,), (2,)),
+    "storage_read": lambda m, x, y: x.as_strided((5, 2), (1, 1)) * y.as_strided((2,), (3,), 2),
+    "storage_of_repeated": lambda m, x, y: (x * y).expand(2, 3, 4).as_strided((12,), (1,)),
+    "storage_then_base": lambda m, x, y: _storage_then_base(x * 1, y),
 }
 
 
@@ -194,6 +200,20 @@ def _diagonal(x, y):
     return x
 
 
+def _storage(x, y, *where):
+    view = x.as_strided(*where)
+    assert view._base is (x if x._base is None else x._base)
+    view[0] = 3
+    view[1:].mul_(x.sum() * 2)
+    return x * y
+
+
+def _storage_then_base(x, y):
+    view = x.as_strided((3,), (4,), 1)
+    x.mul_(y)
+    return view.sin()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_in_place_values_and_gradients_match_torch(name, torch):
     rng = np.random.default_rng(11)
@@ -217,6 +237,8 @@ def test_in_place_gradients_match_finite_differences(name):
     inputs = [mg.tensor(rng.standard_normal((3, 4)), requires_grad=True) for _ in range(2)]
     with backends.use("numpy"):
         assert gradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
+        if name.startswith("storage"):
+            assert gradgradcheck(lambda x, y: PROGRAMS[name](mg, x, y), inputs)
 
 
 LINES = {
@@ -568,7 +590,7 @@ def test_what_iteration_gives(rng):
     y = mg.ones(2, 3, requires_grad=True)
     with mg.no_grad():
         kept = [*y]
-    assert not any(row.requires_grad for row in kept)
+    assert all(row.requires_grad and row.is_leaf for row in kept)  # as their base
 
 
 COPIES = {
@@ -600,10 +622,65 @@ def test_repeated_elements_have_memory_of_their_own(name):
 
 def test_a_leaf_that_is_a_view_is_not_changed_in_place():
     leaf = mg.zeros(3)[:2].requires_grad_()
-    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
-        leaf.add_(1)
+    for change in (lambda: leaf.add_(1), lambda: leaf[:1].add_(1), lambda: leaf.t().fill_(1)):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            change()
     with mg.no_grad():
         leaf.add_(1)
+
+
+def test_a_view_requires_a_gradient_where_its_base_does():
+    x = mg.zeros(3)
+    view = x[:2]
+    x.requires_grad_()
+    assert view.requires_grad and view.is_leaf and (view * 2).requires_grad
+    with mg.no_grad():
+        assert x[:2].requires_grad and not (x * 2)[:1].requires_grad
+
+
+def test_errors_of_views_of_leaves_as_torch(same_error):
+    def view(m):
+        x = m.zeros(3)
+        part = x[:2]
+        x.requires_grad_()
+        return part
+
+    same_error(lambda m: view(m).add_(1))
+    same_error(lambda m: view(m).numpy())
+    same_error(lambda m: m.zeros(3)[:2].requires_grad_()[:1].add_(1))
+    same_error(lambda m: m.zeros(3).split(1)[0].requires_grad_().add_(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        (lambda m, x: x.__setitem__(m.tensor([0, 2]), 9.0), [9, 1, 9]),
+        (lambda m, x: x.__setitem__(m.tensor([0, 2]), m.tensor([[3.0], [4.0]])), [3, 1, 4]),
+        (lambda m, x: x.__setitem__(m.tensor([-1]), 9.0), [0, 1, 9]),
+        (lambda m, x: x.__setitem__(x > 0, 9.0), [0, 9, 9]),
+        (lambda m, x: x.index_put_((m.tensor([0, 2]),), m.tensor(7.0)), [7, 1, 7]),
+        (lambda m, x: x.masked_fill_(x > 1, m.tensor(5.0)), [0, 1, 5]),
+        (lambda m, x: x.masked_fill_(x[:, :1] > 0, 5.0), [0, 5, 5]),
+    ],
+)
+def test_expanded_tensors_are_written_by_index(change, rows):
+    """With torch's warning; these are its results."""
+    x = mg.arange(3.0)[:, None].clone().expand(3, 4)
+    with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+        change(mg, x)
+    assert x.tolist() == [[row] * 4 for row in rows] and x._version == 1
+
+
+def test_expanded_tensors_are_not_written_otherwise():
+    x = mg.ones(3, 1, requires_grad=True)
+    for change in (
+        lambda: (x * 1).expand(3, 4).masked_fill_(x > 0, 2.0),
+        lambda: (x * 1).expand(3, 4).__setitem__(mg.tensor([0]), 2.0),
+        lambda: mg.ones(3, 1).expand(3, 4).__setitem__(0, 2.0),
+        lambda: mg.ones(3, 1).expand(3, 4).mul_(2),
+    ):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            change()
 
 
 def test_a_leaf_that_is_frozen_after_its_use_gets_no_gradient():

@@ -247,3 +247,18 @@ def test_modules_are_pickled_with_hooks_that_do_not_take_them():
     again = pickle.loads(pickle.dumps(model))
     again.load_state_dict({"w": minigrad.full((1, 1), 3.0), "bias": minigrad.zeros(1)})
     assert again.weight.item() == 3
+
+
+def test_backward_hooks_of_a_module_that_returns_a_dict():
+    """Its tensors do not pass the hook, as in torch; gradients flow."""
+
+    class Both(nn.Module):
+        def forward(self, a, b):
+            return {"sum": a + b, "product": a * b}
+
+    module, seen = Both(), []
+    module.register_full_backward_hook(lambda *given: seen.append(given))
+    a, b = (minigrad.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    made = module(a, b)
+    (made["sum"].sum() + made["product"].sum()).backward()
+    assert not seen and a.grad.tolist() == b.grad.tolist() == [2, 3]

@@ -7,6 +7,7 @@ import pytest
 
 import minigrad
 from minigrad import backends
+from minigrad.autograd.mode import sparse_gradients
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +145,16 @@ def test_errors(torch):
         layer = table(minigrad)
         layer(minigrad.tensor([1])).sum().backward()
         minigrad.optim.Adam(layer.parameters()).step()
+
+
+def test_a_sparse_gradient_that_the_program_sets():
+    sparse_gradients.clear()  # which earlier tests may have filled
+    p = minigrad.nn.Parameter(minigrad.zeros(3, 2))
+    rows = minigrad.tensor([[0, 2]])
+    p.grad = minigrad.sparse_coo_tensor(rows, minigrad.ones(2, 2), (3, 2))
+    minigrad.optim.SGD([p], lr=0.5).step()
+    assert p.grad.is_sparse and p.tolist() == [[-0.5, -0.5], [0, 0], [-0.5, -0.5]]
+    with pytest.raises(RuntimeError, match="to a tensor of size"):
+        p.grad = minigrad.sparse_coo_tensor(rows, minigrad.ones(2, 2), (4, 2))
+    with pytest.raises(RuntimeError, match="gradient with dtype"):
+        p.grad = minigrad.sparse_coo_tensor(rows, minigrad.ones(2, 2).double(), (3, 2))

@@ -78,6 +78,8 @@ def call_with_backward_hooks(
     seen: dict[str, tuple] = {}
 
     def run_hooks(grad_input: tuple) -> tuple:
+        if "grad_output" not in seen:
+            return grad_input  # of an output in a dict or list, whose gradient torch does not see
         for hook in hooks:
             new = hook(module, grad_input, seen["grad_output"])
             grad_input = _replaced(new, grad_input, "grad_input")

@@ -21,6 +21,7 @@ from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.utils.rnn import PackedSequence, padded_rows
 from minigrad.ops.recurrent import recurrent, unrolled
+from minigrad.ops.views import unshared
 from minigrad.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -171,7 +172,7 @@ class RNNBase(Module):
         output, states = self._layers(input, self._first(input, input.shape[1], hx), None)
         if not batched:
             return output.squeeze(1), self._each(states, lambda s: s.squeeze(1))
-        return (output.transpose(0, 1) if self.batch_first else output), states
+        return (unshared(output.transpose(0, 1)) if self.batch_first else output), states
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         data, batch_sizes, order, back = input
@@ -294,7 +295,7 @@ class RNNBase(Module):
             states = [hidden, cells]
         else:
             states = list(recurrent(*given))
-        output = states[0][1:]
+        output = unshared(states[0][1:])  # of which the program gets copies otherwise
         return (output.flip(0) if reverse else output), [s[-1] for s in states]
 
 
@@ -495,7 +496,7 @@ class RNNCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._next(input, hx, self.nonlinearity)[0]
+        return unshared(self._next(input, hx, self.nonlinearity)[0])
 
 
 class LSTMCell(RNNCellBase):
@@ -515,7 +516,7 @@ class LSTMCell(RNNCellBase):
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         new = self._next(input, hx, "lstm")
-        return new[0], new[1]
+        return unshared(new[0]), unshared(new[1])
 
 
 class GRUCell(RNNCellBase):
@@ -532,4 +533,4 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._next(input, hx, "gru")[0]
+        return unshared(self._next(input, hx, "gru")[0])

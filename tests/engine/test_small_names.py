@@ -1,0 +1,93 @@
+"""Small names of torch that programs import, call or ask for."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+pytestmark = pytest.mark.usefixtures("reference_backend")
+
+
+def test_modules_that_have_functions_again():
+    functional = importlib.import_module("minigrad.functional")
+    assert functional.einsum is mg.einsum and functional.norm is mg.norm
+    modes = importlib.import_module("minigrad.autograd.grad_mode")
+    assert modes.no_grad is mg.no_grad and modes.inference_mode is mg.inference_mode
+
+
+def test_memory_formats_are_values_of_a_type_of_their_own():
+    for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"):
+        value = getattr(mg, name)
+        assert isinstance(value, mg.memory_format) and not isinstance(value, mg.layout)
+        assert repr(value) == f"minigrad.{name}"
+        assert copy.deepcopy(value) is pickle.loads(pickle.dumps(value)) is value
+    assert not isinstance(mg.strided, mg.memory_format) and isinstance(mg.strided, mg.layout)
+    assert mg.ones(1, 2, 3, 4).to(memory_format=mg.channels_last).shape == (1, 2, 3, 4)
+
+
+def test_flags_and_counts_of_dimensions():
+    x = mg.ones(2, 3)
+    assert not any(getattr(x, f"is_{kind}") for kind in "xla ipu mtia maia vulkan mkldnn".split())
+    assert not x.is_distributed() and mg.get_device(x) == -1
+    assert (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    assert (x.to_sparse(1).sparse_dim(), x.to_sparse(1).dense_dim()) == (1, 1)
+
+
+def test_lu_as_a_method():
+    a = mg.tensor([[1.0, 2.0], [4.0, 3.0]])
+    packed, pivots = a.lu()
+    assert packed.tolist() == [[4, 3], [0.25, 1.25]] and pivots.tolist() == [2, 2]
+    assert a.lu(get_infos=True)[2].item() == 0
+
+
+def test_fill_makes_another_tensor():
+    x = mg.zeros(2, dtype=mg.int64)
+    assert mg.fill(x, mg.tensor(3)).tolist() == [3, 3] and x.tolist() == [0, 0]
+    assert mg.fill(x, 2).dtype is mg.int64
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_gradients_of_convolutions_as_functions(d, groups, rng):
+    how = {"stride": 2, "padding": 1, "groups": groups}
+    x = mg.tensor(rng.normal(size=(2, 4, *[5] * d)), requires_grad=True)
+    w = mg.tensor(rng.normal(size=(2, 4 // groups, *[3] * d)), requires_grad=True)
+    y = getattr(F, f"conv{d}d")(x, w, **how)
+    g = mg.tensor(rng.normal(size=tuple(y.shape)))
+    y.backward(g)
+    for name, arguments, wanted in (
+        ("input", (x.shape, w, g), x.grad),
+        ("weight", (x, w.shape, g), w.grad),
+    ):
+        found = getattr(nn.grad, f"conv{d}d_{name}")(*arguments, **how)
+        np.testing.assert_allclose(found.detach().numpy(), wanted.numpy(), rtol=1e-12, atol=1e-12)
+        assert found.requires_grad  # of the other operand
+    with mg.no_grad():
+        assert not nn.grad.conv1d_input((1, 1, 3), mg.ones(1, 1, 2), mg.ones(1, 1, 2)).requires_grad
+
+
+def test_scripted_modules_are_saved_and_frozen():
+    module, file = nn.Linear(2, 1), io.BytesIO()
+    mg.jit.save(mg.jit.script(module), file)
+    file.seek(0)
+    x = mg.ones(1, 2)
+    assert mg.jit.load(file)(x).tolist() == module(x).tolist()
+    with pytest.raises(RuntimeError, match="Please call .eval"):
+        mg.jit.freeze(module)
+    assert mg.jit.freeze(module.eval()) is mg.jit.optimize_for_inference(module) is module
+
+
+def test_assert_allclose():
+    mg.testing.assert_allclose(mg.ones(2), mg.ones(2, dtype=mg.float64))
+    mg.testing.assert_allclose([1.0, float("nan")], mg.tensor([1.0, float("nan")]))
+    with pytest.raises(AssertionError, match="not close"):
+        mg.testing.assert_allclose(mg.ones(2), [1.0, 1.1])
