@@ -29,7 +29,7 @@ from kernels.launchers import copies
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
 from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
 from kernels.launchers.plans import Plans, check_places, place
-from kernels.launchers.relaunch import Single
+from kernels.launchers.relaunch import Single, several
 from kernels.pointwise import TABLE, Expr, flops
 
 
@@ -74,6 +74,7 @@ class Form:
 
 
 _plans = Plans(8192)
+MANY = 4096  # elements of a given result for which a copy pays that is not remembered with it
 _SCALARS = frozenset((float, int, bool))
 
 
@@ -153,9 +154,16 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
     run: Callable
     if 0 in shape:
         run = _empty(allocate)
+    elif (
+        not on_gpu(like)
+        and (out is None or out.size >= MANY)
+        and any(across := _lie_across(expr, arrays, compute, result))
+    ):
+        run = _of_copies(dialect, expr, across, compute, result, expr if known else None)
     else:
         if flat and (out is None or out.flags.c_contiguous):
             launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
@@ -163,7 +171,6 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
             launch, arguments = _copied(dialect, expr, arrays, compute, result, shape, out) or (
                 _strided(dialect, expr, arrays, compute, result, shape, out)
             )
-        known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
         names = (expr, dispatch.named("into", expr)) if known else (None, None)
         run = Single(launch, allocate, arguments, dialect, *names)
     if out is None:
@@ -217,6 +224,36 @@ def _same_view(a, out) -> bool:
     name = "__array_interface__" if type(a) is ndarray else "__cuda_array_interface__"
     start, other = getattr(a, name)["data"][0], getattr(out, name)["data"][0]
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
+
+
+def _lie_across(expr: Expr, arrays, compute: np.dtype, result: np.dtype) -> list[bool]:
+    """Which operands have rows whose neighbours are not neighbours in memory. A CPU reads those
+    element by element, and computes so, too; not where it only copies."""
+    if expr is TABLE["copy"] and arrays[0].dtype == compute == result:
+        return [False]
+    return [type(a) not in _SCALARS and abs(_row_stride(a)) not in (0, a.itemsize) for a in arrays]
+
+
+def _row_stride(a) -> int:
+    """The stride of the last axis that has one; 0 for a single element."""
+    return next((s for s, n in zip(a.strides[::-1], a.shape[::-1]) if n > 1), 0)
+
+
+def _of_copies(
+    dialect: Dialect, expr: Expr, across: list[bool], compute, result, operation
+) -> Callable:
+    """The operation on copies of the operands that lie across."""
+    copy = dialect.module.copy  # which is itself made of this family
+
+    def run(operands, out=None):
+        arrays = [copy(a) if lies else a for a, lies in zip(operands, across)]
+        params, own = operands[len(across) :], result if out is None else None
+        return pointwise(
+            dialect, expr, *arrays, params=params, dtype=compute, out=out, out_dtype=own
+        )
+
+    fresh = run if operation is None else several(dialect, operation, run)
+    return lambda operands, out: fresh(operands) if out is None else run(operands, out)
 
 
 def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, shape) -> tuple:

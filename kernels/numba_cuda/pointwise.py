@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.launchers.common import ceil_div, compute_dtype
+from kernels.launchers.common import MAX_BLOCK, ceil_div, compute_dtype
 from kernels.launchers.expression import Translator
 from kernels.launchers.pointwise import Form
 from kernels.numba_cuda.common import array, number, scalar_type, signature
@@ -52,8 +52,16 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
 
 
 def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
-    """Block of the strided kernel, and the columns of its tile, for so many rows of some length."""
-    block = NARROW if length <= NARROW[0] else WIDE if gpu or rows < TALL[1] else TALL
+    """Block of the strided kernel, and the columns of its tile, for so many rows of some length.
+
+    A CPU loops over the threads beyond the end of a row, too: there a short row has few."""
+    if length > NARROW[0]:
+        block = WIDE if gpu or rows < TALL[1] else TALL
+    elif gpu:
+        block = NARROW
+    else:
+        width = min(1 << (length - 1).bit_length(), 32 if length == 32 else 16)
+        block = width, MAX_BLOCK // width
     return block, block[0]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import kernels
 from kernels import numba_cuda, reference
+from kernels.numba_cuda.pointwise import row_tiling
 from kernels.pointwise import TABLE, Expr
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
 from tests.kernels.test_lines import integers
@@ -101,6 +102,47 @@ def test_views(device, rng):
             np.testing.assert_array_equal(
                 get(got), get(a) + (b if isinstance(b, float) else get(b))
             )
+
+
+@on_devices
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 17, 32, 33])
+def test_short_rows(length, device, rng):
+    """Broadcast in each direction, with blocks that rows fill or not; on a CPU half or more."""
+    (width, _), columns = row_tiling(100, length, False)
+    assert columns == width and (length > 16 or width // 2 < length <= width)
+    for rows in (3, 70, 1100):
+        x, row, column = (normal(rng, shape) for shape in ((rows, length), length, (rows, 1)))
+        part = normal(rng, (rows, length + 3))[:, 1:-2]
+        for other in (row, column, part):
+            check_line(TABLE["add"], [x, other], device, scale=4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16])
+def test_operands_across_memory_are_copied_first(dtype, rng):
+    """On a CPU: where a row's neighbours are none in memory. Not the copy, nor a small result that
+    is given."""
+    x = (4 * normal(rng, (40, 2, 120))).astype(dtype)
+    flat = np.ascontiguousarray(x.swapaxes(0, 1).swapaxes(1, 2))
+    for across in (x.transpose(1, 2, 0), np.repeat(flat, 2, -1)[:, :, ::2]):
+        for other in (flat, across, flat[:, :, :1], across[:1, :1], across[:, :, 1:2], 2):
+            plain = other if isinstance(other, int) else np.ascontiguousarray(other)
+            for name in ("mul", "lt"):
+                want = numba_cuda.pointwise(TABLE[name], flat, plain)
+                with kernels.trace() as trace:
+                    got = numba_cuda.pointwise(TABLE[name], across, other)
+                np.testing.assert_array_equal(got, want)
+                assert got.dtype == want.dtype and got.flags.c_contiguous
+                assert sum(count for count, _ in trace.rows.values()) >= 2
+        filled = numba_cuda.pointwise(TABLE["masked_fill"], across, across > 2, params=[3])
+        np.testing.assert_array_equal(filled, np.where(flat > 2, 3, flat))
+        out = np.zeros_like(flat)
+        assert numba_cuda.pointwise(TABLE["neg"], across, out=out) is out
+        np.testing.assert_array_equal(out, -flat)
+        numba_cuda.pointwise(TABLE["add"], across, out, out=out)
+        np.testing.assert_array_equal(out, flat - flat)
+    same = normal(rng, (80, 80))
+    want = same.T + same
+    np.testing.assert_array_equal(numba_cuda.pointwise(TABLE["add"], same.T, same, out=same), want)
 
 
 @on_devices
