@@ -54,14 +54,14 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
 def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
     """Block of the strided kernel, and the columns of its tile, for so many rows of some length.
 
-    A CPU loops over the threads beyond the end of a row, too: there a short row has few."""
+    A CPU loops over the threads beyond the end of a row, too: there short or few rows have few."""
     if length > NARROW[0]:
         block = WIDE if gpu or rows < TALL[1] else TALL
     elif gpu:
         block = NARROW
     else:
         width = min(1 << (length - 1).bit_length(), 32 if length == 32 else 16)
-        block = width, MAX_BLOCK // width
+        block = width, min(1 << (rows - 1).bit_length(), MAX_BLOCK // width)
     return block, block[0]
 
 

@@ -110,6 +110,7 @@ def test_short_rows(length, device, rng):
     """Broadcast in each direction, with blocks that rows fill or not; on a CPU half or more."""
     (width, _), columns = row_tiling(100, length, False)
     assert columns == width and (length > 16 or width // 2 < length <= width)
+    assert row_tiling(3, length, False)[0][1] == (2 if length > 32 else 4)
     for rows in (3, 70, 1100):
         x, row, column = (normal(rng, shape) for shape in ((rows, length), length, (rows, 1)))
         part = normal(rng, (rows, length + 3))[:, 1:-2]
