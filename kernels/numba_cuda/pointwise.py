@@ -54,14 +54,16 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
 def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
     """Block of the strided kernel, and the columns of its tile, for so many rows of some length.
 
-    A CPU loops over the threads beyond the end of a row, too: there short or few rows have few."""
+    A CPU loops over the threads beyond the end of a row, too: there short or few rows have few
+    threads. Each block is compiled anew, so there are few of these.
+    """
     if length > NARROW[0]:
         block = WIDE if gpu or rows < TALL[1] else TALL
-    elif gpu:
+    elif gpu or length == NARROW[0]:
         block = NARROW
     else:
-        width = min(1 << (length - 1).bit_length(), 32 if length == 32 else 16)
-        block = width, min(1 << (rows - 1).bit_length(), MAX_BLOCK // width)
+        width = 4 if length <= 4 else 8 if length <= 8 else 16
+        block = width, 8 if rows <= 8 else 32 if rows <= 32 else MAX_BLOCK // width
     return block, block[0]
 
 

@@ -108,9 +108,10 @@ def test_views(device, rng):
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 17, 32, 33])
 def test_short_rows(length, device, rng):
     """Broadcast in each direction, with blocks that rows fill or not; on a CPU half or more."""
-    (width, _), columns = row_tiling(100, length, False)
-    assert columns == width and (length > 16 or width // 2 < length <= width)
-    assert row_tiling(3, length, False)[0][1] == (2 if length > 32 else 4)
+    for rows, most in ((3, 8), (20, 32), (100, 1024)):
+        (width, height), columns = row_tiling(rows, length, False)
+        assert columns == width and width * height <= 1024
+        assert length > 16 or (width < max(2 * length, 5) and height <= most)
     for rows in (3, 70, 1100):
         x, row, column = (normal(rng, shape) for shape in ((rows, length), length, (rows, 1)))
         part = normal(rng, (rows, length + 3))[:, 1:-2]
