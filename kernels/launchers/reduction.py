@@ -83,7 +83,8 @@ WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
 ONE_BLOCK = 32768  # elements of a row that one block reads before a second launch would begin
 PARTIAL = 4  # numbers of a partial result of `deviations`: count, mean, its rest, squares
-FEW_COLUMNS, SIDE_BY_SIDE = 128, 256  # on a CPU: so many columns, and elements of rows in a block
+FEW_COLUMNS = 128  # on a CPU, where a block has several rows of them: threads, and terms of each
+FEW, FEW_ARG = (256, 4), (128, 16)
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
 _LINES = TABLE | {DEVIATIONS.name: DEVIATIONS}
@@ -325,13 +326,17 @@ def _tile(outer: int, inner: int, gpu: bool) -> tuple[int, int]:
     return (32, 16) if inner <= 64 or few else (128, 4)
 
 
-def _columns_are_few(dialect: Dialect, inner: int, gpu: bool) -> bool:
-    return dialect.name == "numba" and not gpu and 1 < inner <= FEW_COLUMNS
+def _columns_are_few(dialect: Dialect, inner: int, length: int, gpu: bool) -> bool:
+    """Whether a block has several rows of columns. (Measured with AVX2 and AVX-512; a tile has just
+    64 columns.)"""
+    here = dialect.name == "numba" and not gpu
+    return here and 1 < inner <= FEW_COLUMNS and (inner != 64 or length > CHAIN)
 
 
-def _side_by_side(inner: int) -> int:
-    """How many rows of few columns a block takes at once."""
-    return min(1 << (SIDE_BY_SIDE // inner).bit_length() - 1, 32)
+def _side_by_side(inner: int, length: int, threads: int, terms: int) -> int:
+    """How many rows of few columns a block takes at once, with so many threads at most, each of
+    which has so many terms at least."""
+    return 1 << max(min(threads // inner, length // terms, 32), 1).bit_length() - 1
 
 
 def _threads(gpu: bool) -> int:
@@ -345,8 +350,8 @@ def _segment(dialect: Dialect, outer: int, length: int, inner: int, gpu: bool) -
     if length <= SHORT:
         return length
     width, height = _tile(outer, inner, gpu)
-    if _columns_are_few(dialect, inner, gpu):
-        height = _side_by_side(inner)
+    if _columns_are_few(dialect, inner, length, gpu):
+        height = _side_by_side(inner, length, *FEW)
     most = CHAIN * height
     if inner == 1:
         most = SEGMENT if gpu else CPU_SEGMENT
@@ -389,8 +394,8 @@ def _step(
         numbers, threads = (length, segment, segments, count), _threads(gpu)
         kernel = dialect.reduction.rows_by_block(threads, *key)
         call = launcher(family, "block", kernel, outer * segments, threads)
-    elif _columns_are_few(dialect, inner, gpu):
-        numbers, rows = (length, segment, segments, count), _side_by_side(inner)
+    elif _columns_are_few(dialect, inner, length, gpu):
+        numbers, rows = (length, segment, segments, count), _side_by_side(inner, length, *FEW)
         kernel = dialect.reduction.few_columns(inner, rows, *key)
         call = launcher(family, "columns", kernel, outer * segments, inner * rows)
     else:
@@ -444,8 +449,9 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
     size, family = outer * inner, f"reduce.{name}"
     if size == 0:
         return lambda x: empty((0,), np.int64, x)
-    if length > SHORT and _columns_are_few(dialect, inner, on_gpu(a)):
-        rows = _side_by_side(inner)
+    rows = _side_by_side(inner, length, *FEW_ARG)
+    pays = 4 * inner > FEW_ARG[0] or length >= FEW_ARG[1] * rows * outer
+    if length > SHORT and pays and _columns_are_few(dialect, inner, length, on_gpu(a)):
         kernel = dialect.reduction.arg_few_columns(inner, rows, name, a.dtype)
         call = launcher(family, "columns", kernel, outer, inner * rows)
         return _Step(call, size, np.dtype(np.int64), (length,))
