@@ -31,7 +31,7 @@ from kernels.launchers.common import (
 )
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.relaunch import Single
-from kernels.launchers.transpose import copy
+from kernels.launchers.transpose import FEW, copy
 
 FORWARD = {
     "three_pass": "a block per row, read three times",
@@ -74,9 +74,11 @@ def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | 
         raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
     outer, n, inner = _rows(name, first.shape, axis)
     gpu = on_gpu(first)
-    columns = outer * ceil_div(inner, 128) if gpu and version is None and inner > 1 else 0
-    if n >= LONG_COLUMN and splits(columns, n, LONG_COLUMN // 2) > 1:
-        return _along_last(dialect, name, axis)
+    if version is None and inner > 1 and n >= LONG_COLUMN:
+        columns = outer * ceil_div(inner, 128)  # a CPU wants a vector of them
+        few = splits(columns, n, LONG_COLUMN // 2) > 1 if gpu else inner <= FEW
+        if few and 0 not in first.shape:
+            return _along_last(dialect, name, axis)
     acc_t, (choose, log) = dialect.common.scalar_type(first.dtype), _PICK[name]
     few = gpu and n > ROW_IN_SHARED and splits(outer, n, LEAST_ELEMENTS) > 1
     if version == "split" or (version is None and inner == 1 and few):
