@@ -378,6 +378,7 @@ def _step(
 
     short: rows up to this length take one thread each; 0 means one block each.
     """
+    numbers: tuple[int, ...]
     family, segment = f"reduce.{key[0]}", max(1, _segment(dialect, outer, length, inner, gpu))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
