@@ -27,7 +27,14 @@ from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers import copies
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
-from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
+from kernels.launchers.layout import (
+    broadcast_strides,
+    contiguous_strides,
+    is_dense,
+    merge,
+    ravel,
+    window,
+)
 from kernels.launchers.plans import Plans, check_places, place
 from kernels.launchers.relaunch import Single, several
 from kernels.pointwise import TABLE, Expr, flops
@@ -74,7 +81,7 @@ class Form:
 
 
 _plans = Plans(8192)
-MANY = 4096  # elements of a given result for which a copy pays that is not remembered with it
+MANY = 1 << 17  # elements of a given result for which a copy pays that is not remembered with it
 _SCALARS = frozenset((float, int, bool))
 
 
@@ -160,7 +167,7 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
         run = _empty(allocate)
     elif (
         not on_gpu(like)
-        and (out is None or out.size >= MANY)
+        and (out is None or (out.size >= MANY and out.flags.c_contiguous))
         and any(across := _lie_across(expr, arrays, compute, result))
     ):
         run = _of_copies(dialect, expr, across, compute, result, expr if known else None)
@@ -294,10 +301,11 @@ def _copied(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -
 def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> tuple:
     """The launch on arrays that lie in any way, and its arguments."""
     inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
-    fresh = out is None or out.flags.c_contiguous
+    fresh = out is None or is_dense(out)
     strides = [broadcast_strides(a, shape) for _, a in inputs]
-    strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
-    sizes, merged = merge(shape, strides)
+    strides.append(contiguous_strides(shape) if out is None else broadcast_strides(out, shape))
+    order = sorted(range(len(shape)), key=lambda d: (-strides[-1][d], d) if fresh else (0, d))
+    sizes, merged = merge([shape[d] for d in order], [[s[d] for d in order] for s in strides])
     if len(sizes) == 1:
         sizes, merged = [1, *sizes], [[0, *steps] for steps in merged]
     last = {name: steps for (name, _), steps in zip(inputs, merged)}
@@ -317,7 +325,7 @@ def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) 
             view, start = window(expr.name, a)
             views.append(view)
             numbers += [start, *_passed(last[name], _inner(last[name]))]
-    view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
+    view_out, start = (ravel, 0) if out is None else window(expr.name, out)
     if not fresh:
         numbers += [start, *_passed(merged[-1], out_inner)]
     grid = math.prod(sizes[:-2]) * tiles_y * tiles_x

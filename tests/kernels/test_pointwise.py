@@ -194,6 +194,24 @@ def test_out(device, rng):
 
 
 @on_devices
+@pytest.mark.parametrize("axes", [(2, 1, 0), (0, 2, 1), (1, 2, 0), (0, 1, 2)])
+def test_out_that_is_transposed(axes, device, rng):
+    """It is walked as it lies in memory, and so is what lies alike."""
+    back = np.argsort(axes)
+    values = normal(rng, (5, 33, 2))
+    others = [values, values[:, :1], values[0, 3], values[::-1], np.float32(2), values[:, :, :1]]
+    for other in others:
+        out = put(values.transpose(axes).copy(), device).transpose(back)
+        second = put(np.ascontiguousarray(other), device) if np.ndim(other) else 2.0
+        assert numba_cuda.pointwise(TABLE["mul"], out, second, out=out) is out
+        np.testing.assert_array_equal(get(out), values * other)
+    alike = put(values.transpose(axes).copy(), device).transpose(back)
+    out = put(np.zeros_like(values.transpose(axes)), device).transpose(back)
+    numba_cuda.pointwise(TABLE["add"], alike, alike, out=out)
+    np.testing.assert_array_equal(get(out), values + values)
+
+
+@on_devices
 def test_nan_and_infinities(device):
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0], np.float32)
     a, b = (v.ravel() for v in np.meshgrid(special, special))
