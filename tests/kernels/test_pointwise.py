@@ -142,6 +142,12 @@ def test_operands_across_memory_are_copied_first(dtype, rng):
         np.testing.assert_array_equal(out, -flat)
         numba_cuda.pointwise(TABLE["add"], across, out, out=out)
         np.testing.assert_array_equal(out, flat - flat)
+    many = normal(rng, (400, 400)).astype(dtype)
+    out = np.zeros_like(many)
+    with kernels.trace() as trace:
+        numba_cuda.pointwise(TABLE["add"], many.T, many, out=out)
+    np.testing.assert_array_equal(out, many.T + many)
+    assert ("pointwise.add", "contiguous") in trace.rows
     same = normal(rng, (80, 80))
     want = same.T + same
     np.testing.assert_array_equal(numba_cuda.pointwise(TABLE["add"], same.T, same, out=same), want)
