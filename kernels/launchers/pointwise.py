@@ -246,6 +246,17 @@ def _row_stride(a) -> int:
     return next((s for s, n in zip(a.strides[::-1], a.shape[::-1]) if n > 1), 0)
 
 
+def _shared_order(arrays) -> list[int] | None:
+    """The axes from slowest to fastest in memory, where all arrays lie alike and without gaps: then
+    the result is copied instead of them."""
+    first, *others = [a for a in arrays if type(a) not in _SCALARS]
+    if not is_dense(first) or any(
+        (a.shape, a.strides) != (first.shape, first.strides) for a in others
+    ):
+        return None
+    return sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
+
+
 def _of_copies(
     dialect: Dialect, expr: Expr, across: list[bool], compute, result, operation
 ) -> Callable:
@@ -253,11 +264,14 @@ def _of_copies(
     copy = dialect.module.copy  # which is itself made of this family
 
     def run(operands, out=None):
-        arrays = [copy(a) if lies else a for a, lies in zip(operands, across)]
-        params, own = operands[len(across) :], result if out is None else None
-        return pointwise(
-            dialect, expr, *arrays, params=params, dtype=compute, out=out, out_dtype=own
-        )
+        arrays, params = operands[: len(across)], operands[len(across) :]
+        own = {"params": params, "dtype": compute, "out_dtype": result if out is None else None}
+        if out is None and sum(across) > 1 and (order := _shared_order(arrays)):
+            views = [a if type(a) in _SCALARS else a.transpose(order) for a in arrays]
+            found = pointwise(dialect, expr, *views, **own)
+            return copy(found.transpose([order.index(d) for d in range(found.ndim)]))
+        rows = [copy(a) if lies else a for a, lies in zip(arrays, across)]
+        return pointwise(dialect, expr, *rows, out=out, **own)
 
     fresh = run if operation is None else several(dialect, operation, run)
     return lambda operands, out: fresh(operands) if out is None else run(operands, out)
