@@ -143,7 +143,7 @@ def check(version: str, product: Product) -> None:
 def _refusal(version: str, product: Product) -> str | None:
     if version not in _NEEDS:
         return None
-    dtype, m, n, k, trans_a, trans_b, cc, _ = product
+    dtype, m, n, k, trans_a, trans_b, cc, *_ = product
     dtypes, least = _NEEDS[version]
     if dtype.name not in dtypes:
         return f"takes {' and '.join(dtypes)}, not {dtype}"

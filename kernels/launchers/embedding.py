@@ -13,6 +13,7 @@ from kernels.families import index as indices
 from kernels.launchers.common import (
     BLOCKS,
     Dialect,
+    Pair,
     ceil_div,
     check_version,
     compute_dtype,
@@ -45,7 +46,7 @@ PUT_VERSIONS = {
 MODES = {"atomic": "add", "elements": "put"}  # of the kernels that check the index
 
 THREADS, TIMES = 256, 8  # a thread has so many elements where its kernel checks the index
-ROW_BLOCK = (64, 4)
+ROW_BLOCK, SHORT_ROWS = (64, 4), ((8, 128), (16, 64))
 COLUMNS = 64  # of a block of neighbouring columns
 
 
@@ -122,10 +123,17 @@ def _expected(name: str, index, size: int, negative: bool = False, error=None):
     return wrong_index.expected(namespace(index), index, low, size, error)
 
 
-def _tiles(rows: int, width: int) -> tuple[int, int]:
+def _tiles(rows: int, width: int, block: Pair = ROW_BLOCK) -> tuple[int, int]:
     """Tiles per row of tiles, and in all."""
-    tiles = ceil_div(width, ROW_BLOCK[0])
-    return tiles, tiles * ceil_div(rows, ROW_BLOCK[1])
+    tiles = ceil_div(width, block[0])
+    return tiles, tiles * ceil_div(rows, block[1])
+
+
+def _row_block(width: int, like) -> Pair:
+    """The block of a kernel over rows. A CPU loops over the threads beyond a row's end, too."""
+    if on_gpu(like) or width >= ROW_BLOCK[0] // 2:
+        return ROW_BLOCK
+    return SHORT_ROWS[width > SHORT_ROWS[0][0]]
 
 
 _plans = Plans()
@@ -166,9 +174,9 @@ def _rows(dialect: Dialect, weight: np.ndarray, index: np.ndarray) -> np.ndarray
     rows, width = index.size, weight.shape[1]
     out = empty((*index.shape, width), weight.dtype, weight)
     if out.size:
-        dtypes, (tiles, grid) = (weight.dtype, index.dtype), _tiles(rows, width)
-        factory = dialect.embedding.embedding_kernel
-        launch = _plans.launch("embedding", "rows", factory, dtypes, grid, ROW_BLOCK, out)
+        dtypes, block = (weight.dtype, index.dtype), _row_block(width, out)
+        (tiles, grid), factory = _tiles(rows, width, block), dialect.embedding.embedding_kernel
+        launch = _plans.launch("embedding", "rows", factory, dtypes, grid, block, out)
         launch(contiguous(weight).ravel(), contiguous(index).ravel(), out.ravel(), width, tiles)
     return out
 
@@ -270,13 +278,17 @@ def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1
     width = length if inner == 1 else inner
     if not out.size:
         return out
-    if width < ROW_BLOCK[0] // 2:  # most threads of a tile would have nothing to do
+    block = _row_block(width, out)
+    if (
+        block is ROW_BLOCK and width < block[0] // 2
+    ):  # most threads of a tile would have nothing to do
         grid, factory = ceil_div(out.size, THREADS), dialect.embedding.gather_kernel
         launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(*arrays, size, length, inner)
         return out
-    (tiles, grid), factory = _tiles(out.size // width, width), dialect.embedding.gather_rows_kernel
-    launch = _plans.launch("gather", "rows", factory, (*dtypes, inner == 1), grid, ROW_BLOCK, out)
+    factory = dialect.embedding.gather_rows_kernel
+    tiles, grid = _tiles(out.size // width, width, block)
+    launch = _plans.launch("gather", "rows", factory, (*dtypes, inner == 1), grid, block, out)
     per = 1 if inner == 1 else length
     launch(*arrays, width, per, size * inner, shared, tiles)
     return out

@@ -35,6 +35,7 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import Single, for_now, forget_on_gpu, several
+from kernels.launchers.transpose import copy
 from kernels.pointwise import TABLE
 from kernels.support import ahead
 
@@ -90,6 +91,7 @@ class Product(NamedTuple):
     trans_b: bool
     cc: tuple[int, int] | None  # compute capability of the operands' GPU, None on the CPU
     tf32: bool = False  # whether float32 may be rounded to TF32
+    batch: int = 1
 
     @property
     def has_long_sums(self) -> bool:
@@ -201,12 +203,14 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
     layout = _layout(a, b)
     product = Product(
         *(a.dtype, layout.rows[-2], b.shape[-1], a.shape[-1], layout.trans_a, layout.trans_b),
-        *(compute_capability(a), _precision != "highest"),
+        *(compute_capability(a), _precision != "highest", math.prod(layout.batch)),
     )
     chosen = version or dialect.matmul.pick(product)
     run: Callable | None = None
     if version is None and _lies_across(dialect, product, layout.batch):
         run = functools.partial(_turned, dialect, layout.shape)
+    elif version is None and chosen == "coalesced" and _reads_across(dialect, product):
+        run = functools.partial(_with_rows_of_b, dialect)
     elif version is None and layout.batch == () and on_gpu(a):
         run = _in_parts(dialect, chosen, product, bias is not None)
     if run is not None:
@@ -228,6 +232,17 @@ def _lies_across(dialect: Dialect, product: Product, batch: tuple[int, ...]) -> 
     if product.m == 1 and product.trans_b:
         return product.n > 1 and product.has_long_sums
     return product.cc is None and product.n == 1 and product.trans_a and product.m >= 32
+
+
+def _reads_across(dialect: Dialect, product: Product) -> bool:
+    """Whether neighbours along a row of the result would read far apart on a CPU."""
+    return dialect.name == "numba" and product.cc is None and product.trans_b and product.n > 1
+
+
+def _with_rows_of_b(dialect: Dialect, operands: tuple):
+    """a @ b + bias for a copy of b whose rows lie along memory."""
+    a, b, bias = operands
+    return _product(dialect, a, copy(dialect, b), bias, None)
 
 
 def _turned(dialect: Dialect, shape: tuple[int, ...], operands: tuple):

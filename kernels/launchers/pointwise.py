@@ -27,9 +27,16 @@ from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.launchers import copies
 from kernels.launchers.common import Dialect, ceil_div, launcher, namespace, on_gpu
-from kernels.launchers.layout import broadcast_strides, contiguous_strides, merge, ravel, window
+from kernels.launchers.layout import (
+    broadcast_strides,
+    contiguous_strides,
+    is_dense,
+    merge,
+    ravel,
+    window,
+)
 from kernels.launchers.plans import Plans, check_places, place
-from kernels.launchers.relaunch import Single
+from kernels.launchers.relaunch import Single, several
 from kernels.pointwise import TABLE, Expr, flops
 
 
@@ -74,6 +81,7 @@ class Form:
 
 
 _plans = Plans(8192)
+MANY = 1 << 17  # elements of a given result for which a copy pays that is not remembered with it
 _SCALARS = frozenset((float, int, bool))
 
 
@@ -153,9 +161,16 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
     like = out if out is not None else tensors[0] if tensors else np.empty(0)
     allocate = functools.partial(namespace(like).empty, shape, result)
     flat = all(a.shape == shape and a.flags.c_contiguous for a in tensors)
+    known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
     run: Callable
     if 0 in shape:
         run = _empty(allocate)
+    elif (
+        not on_gpu(like)
+        and (out is None or (out.size >= MANY and out.flags.c_contiguous))
+        and any(across := _lie_across(expr, arrays, compute, result))
+    ):
+        run = _of_copies(dialect, expr, across, compute, result, expr if known else None)
     else:
         if flat and (out is None or out.flags.c_contiguous):
             launch, arguments = _contiguous(dialect, expr, arrays, compute, result, shape)
@@ -163,7 +178,6 @@ def _plan(dialect: Dialect, expr: Expr, arrays, num_params: int, dtype, out, out
             launch, arguments = _copied(dialect, expr, arrays, compute, result, shape, out) or (
                 _strided(dialect, expr, arrays, compute, result, shape, out)
             )
-        known = out_dtype is None and _computes_in_own_dtype(expr, arrays, compute)
         names = (expr, dispatch.named("into", expr)) if known else (None, None)
         run = Single(launch, allocate, arguments, dialect, *names)
     if out is None:
@@ -219,6 +233,50 @@ def _same_view(a, out) -> bool:
     return (start, a.strides, a.dtype) == (other, out.strides, out.dtype)
 
 
+def _lie_across(expr: Expr, arrays, compute: np.dtype, result: np.dtype) -> list[bool]:
+    """Which operands have rows whose neighbours are not neighbours in memory. A CPU reads those
+    element by element, and computes so, too; not where it only copies."""
+    if expr is TABLE["copy"] and arrays[0].dtype == compute == result:
+        return [False]
+    return [type(a) not in _SCALARS and abs(_row_stride(a)) not in (0, a.itemsize) for a in arrays]
+
+
+def _row_stride(a) -> int:
+    """The stride of the last axis that has one; 0 for a single element."""
+    return next((s for s, n in zip(a.strides[::-1], a.shape[::-1]) if n > 1), 0)
+
+
+def _shared_order(arrays) -> list[int] | None:
+    """The axes from slowest to fastest in memory, where all arrays lie alike and without gaps: then
+    the result is copied instead of them."""
+    first, *others = [a for a in arrays if type(a) not in _SCALARS]
+    if not is_dense(first) or any(
+        (a.shape, a.strides) != (first.shape, first.strides) for a in others
+    ):
+        return None
+    return sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
+
+
+def _of_copies(
+    dialect: Dialect, expr: Expr, across: list[bool], compute, result, operation
+) -> Callable:
+    """The operation on copies of the operands that lie across."""
+    copy = dialect.module.copy  # which is itself made of this family
+
+    def run(operands, out=None):
+        arrays, params = operands[: len(across)], operands[len(across) :]
+        own = {"params": params, "dtype": compute, "out_dtype": result if out is None else None}
+        if out is None and sum(across) > 1 and (order := _shared_order(arrays)):
+            views = [a if type(a) in _SCALARS else a.transpose(order) for a in arrays]
+            found = pointwise(dialect, expr, *views, **own)
+            return copy(found.transpose([order.index(d) for d in range(found.ndim)]))
+        rows = [copy(a) if lies else a for a, lies in zip(arrays, across)]
+        return pointwise(dialect, expr, *rows, out=out, **own)
+
+    fresh = run if operation is None else several(dialect, operation, run)
+    return lambda operands, out: fresh(operands) if out is None else run(operands, out)
+
+
 def _contiguous(dialect: Dialect, expr: Expr, arrays, compute, result, shape) -> tuple:
     """The launch on flat arrays, and its arguments."""
     n = math.prod(shape)
@@ -257,10 +315,11 @@ def _copied(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -
 def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) -> tuple:
     """The launch on arrays that lie in any way, and its arguments."""
     inputs = [(n, a) for n, a in zip(expr.args, arrays) if type(a) not in _SCALARS]
-    fresh = out is None or out.flags.c_contiguous
+    fresh = out is None or is_dense(out)
     strides = [broadcast_strides(a, shape) for _, a in inputs]
-    strides.append(contiguous_strides(shape) if fresh else broadcast_strides(out, shape))
-    sizes, merged = merge(shape, strides)
+    strides.append(contiguous_strides(shape) if out is None else broadcast_strides(out, shape))
+    order = sorted(range(len(shape)), key=lambda d: (-strides[-1][d], d) if fresh else (0, d))
+    sizes, merged = merge([shape[d] for d in order], [[s[d] for d in order] for s in strides])
     if len(sizes) == 1:
         sizes, merged = [1, *sizes], [[0, *steps] for steps in merged]
     last = {name: steps for (name, _), steps in zip(inputs, merged)}
@@ -280,7 +339,7 @@ def _strided(dialect: Dialect, expr: Expr, arrays, compute, result, shape, out) 
             view, start = window(expr.name, a)
             views.append(view)
             numbers += [start, *_passed(last[name], _inner(last[name]))]
-    view_out, start = window(expr.name, out) if not fresh else (ravel, 0)
+    view_out, start = (ravel, 0) if out is None else window(expr.name, out)
     if not fresh:
         numbers += [start, *_passed(merged[-1], out_inner)]
     grid = math.prod(sizes[:-2]) * tiles_y * tiles_x

@@ -14,7 +14,8 @@ What the launcher picks from, for x seen as (outer, length, inner):
 - thread: one thread per result; short rows, or nothing to gain from more
 - warp: one warp per row (inner = 1)
 - block: one block per segment of a long row; the partial results are reduced by the next pass
-- columns: tiles of neighbouring columns (inner > 1)
+- columns: tiles of neighbouring columns (inner > 1); on a CPU, which has vectors for warps, several
+  rows side by side where columns are few
 
 Every thread adds a bounded number of terms and trees do the rest, so rounding errors grow as in
 pairwise summation; the order never depends on timing, so results repeat bit by bit.
@@ -82,6 +83,8 @@ WARP_ROW = 1024  # rows up to this length take one warp each
 LEAST_SEGMENT, LEAST_CHAIN = 2048, 8  # instead of SEGMENT and CHAIN, for more blocks on a GPU
 ONE_BLOCK = 32768  # elements of a row that one block reads before a second launch would begin
 PARTIAL = 4  # numbers of a partial result of `deviations`: count, mean, its rest, squares
+FEW_COLUMNS = 128  # on a CPU, where a block has several rows of them: threads, and terms of each
+FEW, FEW_ARG = (256, 4), (128, 16)
 LONG_COLUMN = 256  # columns whose few winners are found along rows, copied so
 
 _LINES = TABLE | {DEVIATIONS.name: DEVIATIONS}
@@ -276,7 +279,7 @@ def _passes(
             result = result_dtype(name, dtype)
             return lambda x: empty((0,), result, x)
     else:
-        runs = _runs([list(g) for g in groups], on_gpu(a))
+        runs = _runs(dialect, [list(g) for g in groups], on_gpu(a))
     in_c_on_cpu = dialect.name != "numba" and not on_gpu(a)
     short = 0 if by_block else LONGER if in_c_on_cpu else SHORT
     steps, source = [], a.dtype
@@ -297,7 +300,7 @@ def _passes(
     return run
 
 
-def _runs(groups: list[list], gpu: bool) -> list[tuple[int, int, int]]:
+def _runs(dialect: Dialect, groups: list[list], gpu: bool) -> list[tuple[int, int, int]]:
     """(outer, length, inner) of the passes one after the other; segments leave a shorter run."""
     runs = []
     while True:
@@ -308,7 +311,7 @@ def _runs(groups: list[list], gpu: bool) -> list[tuple[int, int, int]]:
         inner = math.prod(size for _, size in groups[at + 1 :])
         length = groups[at][1]
         runs.append((outer, length, inner))
-        segments = ceil_div(length, _segment(outer, length, inner, gpu))
+        segments = ceil_div(length, _segment(dialect, outer, length, inner, gpu))
         groups[at : at + 1] = [[True, segments]] if segments > 1 else []
         if segments == 1 and 0 < at < len(groups):  # two runs of kept axes meet
             groups[at - 1 : at + 1] = [[groups[at][0], groups[at - 1][1] * groups[at][1]]]
@@ -323,17 +326,32 @@ def _tile(outer: int, inner: int, gpu: bool) -> tuple[int, int]:
     return (32, 16) if inner <= 64 or few else (128, 4)
 
 
+def _columns_are_few(dialect: Dialect, inner: int, length: int, gpu: bool) -> bool:
+    """Whether a block has several rows of columns. (Measured with AVX2 and AVX-512; a tile has just
+    64 columns.)"""
+    here = dialect.name == "numba" and not gpu
+    return here and 1 < inner <= FEW_COLUMNS and (inner != 64 or length > CHAIN)
+
+
+def _side_by_side(inner: int, length: int, threads: int, terms: int) -> int:
+    """How many rows of few columns a block takes at once, with so many threads at most, each of
+    which has so many terms at least."""
+    return 1 << max(min(threads // inner, length // terms, 32), 1).bit_length() - 1
+
+
 def _threads(gpu: bool) -> int:
     """Threads of a block that walks along a row: on a CPU as many as have their accumulators in
     registers."""
     return THREADS if gpu else CPU_BLOCK
 
 
-def _segment(outer: int, length: int, inner: int, gpu: bool) -> int:
+def _segment(dialect: Dialect, outer: int, length: int, inner: int, gpu: bool) -> int:
     """How many elements of a run one block (or thread) reduces in one pass."""
     if length <= SHORT:
         return length
     width, height = _tile(outer, inner, gpu)
+    if _columns_are_few(dialect, inner, length, gpu):
+        height = _side_by_side(inner, length, *FEW)
     most = CHAIN * height
     if inner == 1:
         most = SEGMENT if gpu else CPU_SEGMENT
@@ -360,7 +378,8 @@ def _step(
 
     short: rows up to this length take one thread each; 0 means one block each.
     """
-    family, segment = f"reduce.{key[0]}", max(1, _segment(outer, length, inner, gpu))
+    numbers: tuple[int, ...]
+    family, segment = f"reduce.{key[0]}", max(1, _segment(dialect, outer, length, inner, gpu))
     segments = max(1, ceil_div(length, segment))
     size = outer * segments * inner
     # on a CPU neighbouring columns are read together in a tile; each thread alone would divide
@@ -376,6 +395,10 @@ def _step(
         numbers, threads = (length, segment, segments, count), _threads(gpu)
         kernel = dialect.reduction.rows_by_block(threads, *key)
         call = launcher(family, "block", kernel, outer * segments, threads)
+    elif _columns_are_few(dialect, inner, length, gpu):
+        numbers, rows = (length, segment, segments, count), _side_by_side(inner, length, *FEW)
+        kernel = dialect.reduction.few_columns(inner, rows, *key)
+        call = launcher(family, "columns", kernel, outer * segments, inner * rows)
     else:
         width, height = _tile(outer, inner, gpu)
         tiles = ceil_div(inner, width)
@@ -427,6 +450,12 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
     size, family = outer * inner, f"reduce.{name}"
     if size == 0:
         return lambda x: empty((0,), np.int64, x)
+    rows = _side_by_side(inner, length, *FEW_ARG)
+    pays = 4 * inner > FEW_ARG[0] or length >= FEW_ARG[1] * rows * outer
+    if length > SHORT and pays and _columns_are_few(dialect, inner, length, on_gpu(a)):
+        kernel = dialect.reduction.arg_few_columns(inner, rows, name, a.dtype)
+        call = launcher(family, "columns", kernel, outer, inner * rows)
+        return _Step(call, size, np.dtype(np.int64), (length,))
     if length <= SHORT or inner > 1:
         kernel = dialect.reduction.arg_by_thread(inner == 1, name, a.dtype)
         call = launcher(family, "thread", kernel, ceil_div(size, THREADS), THREADS)
@@ -438,7 +467,7 @@ def _arg_passes(dialect: Dialect, name: str, a, axes: tuple[int, ...], groups: l
     threads = _threads(on_gpu(a))
     steps, accumulator, n = [], accumulator_dtype(name, a.dtype), length
     while n > 1 or not steps:
-        segment = _segment(outer, n, 1, on_gpu(a))
+        segment = _segment(dialect, outer, n, 1, on_gpu(a))
         segments = ceil_div(n, segment)
         source = accumulator if steps else a.dtype
         kernel = dialect.reduction.arg_by_block(threads, name, source, not steps)

@@ -30,8 +30,8 @@ from kernels.launchers.common import (
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
-from kernels.launchers.relaunch import Single
-from kernels.launchers.transpose import copy
+from kernels.launchers.relaunch import Single, several
+from kernels.launchers.transpose import FEW, copy
 
 FORWARD = {
     "three_pass": "a block per row, read three times",
@@ -49,6 +49,7 @@ BACKWARD = {
 }
 ROW_IN_SHARED = 4096
 LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
+MANY_ROWS = 256  # of few elements, for which they are copied to columns on a CPU
 LONG_COLUMN = 256  # rows along another axis that become rows of the last one, where they are few
 ROW_IN_REGISTERS, SHORT_ON_CPU = 1024, 256
 ROWS, SHORT_ROW = 16, 256  # rows that a block takes together on a CPU, and their longest
@@ -74,9 +75,13 @@ def _plan(dialect: Dialect, name: str, arrays: tuple, axis: int, version: str | 
         raise ValueError(f"{name}: shapes differ: {[a.shape for a in arrays]}")
     outer, n, inner = _rows(name, first.shape, axis)
     gpu = on_gpu(first)
-    columns = outer * ceil_div(inner, 128) if gpu and version is None and inner > 1 else 0
-    if n >= LONG_COLUMN and splits(columns, n, LONG_COLUMN // 2) > 1:
-        return _along_last(dialect, name, axis)
+    if version is None and inner > 1 and n >= LONG_COLUMN:
+        columns = outer * ceil_div(inner, 128)  # a CPU wants a vector of them
+        few = splits(columns, n, LONG_COLUMN // 2) > 1 if gpu else inner <= FEW
+        if few and 0 not in first.shape:
+            return _along_last(dialect, name, axis)
+    if version is None and not gpu and inner == 1 and n <= FEW and outer >= MANY_ROWS:
+        return several(dialect, dispatch.named(name, axis), _side_by_side(dialect, name, n))
     acc_t, (choose, log) = dialect.common.scalar_type(first.dtype), _PICK[name]
     few = gpu and n > ROW_IN_SHARED and splits(outer, n, LEAST_ELEMENTS) > 1
     if version == "split" or (version is None and inner == 1 and few):
@@ -105,6 +110,17 @@ def _along_last(dialect: Dialect, name: str, axis: int):
     def run(arrays):
         rows = (copy(dialect, a.swapaxes(axis, -1)) for a in arrays)
         return copy(dialect, _run(dialect, name, tuple(rows), -1, None).swapaxes(axis, -1))
+
+    return run
+
+
+def _side_by_side(dialect: Dialect, name: str, n: int):
+    """As `_plan`, for many short rows on a CPU: in copies they are columns, which go together."""
+
+    def run(arrays):
+        rows = (a if a.ndim == 2 else contiguous(a).reshape(-1, n) for a in arrays)
+        columns = tuple([copy(dialect, a.T) for a in rows])
+        return copy(dialect, _run(dialect, name, columns, 0, None).T).reshape(arrays[0].shape)
 
     return run
 

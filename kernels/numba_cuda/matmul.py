@@ -16,9 +16,9 @@ below does the same operations; what changes is how often an element is loaded, 
 
 register_2d serves GPUs, with tiles of 128 x 128. On the CPU, tiled is as fast as a BLAS: the
 compiler keeps a thread's result in a register, runs rows of threads together and lets neighbouring
-blocks share their tiles of b (`kernels.simt.transforms.block_interleave`). An operand that is
-transposed in memory is read in place: `trans_a` and `trans_b` are constants of the kernel. float16
-and bfloat16 are summed in float32.
+blocks share their tiles of b (`kernels.simt.transforms.block_interleave`). Small products of a
+batch go by coalesced there, a block each. An operand that is transposed in memory is read in place:
+`trans_a` and `trans_b` are constants of the kernel. float16 and bfloat16 are summed in float32.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int64
 
-from kernels.launchers.common import ceil_div
+from kernels.launchers.common import MAX_BLOCK, ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
 from kernels.support import processor
@@ -504,6 +504,8 @@ def _fits_thin(product) -> bool:
     return m <= few or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 
+MANY = 16  # products of a batch, for which a kernel for their size pays
+SIZES = (1, 2, 3, 4, 8, 16, 32)  # of these: each is compiled anew, and lengths of texts differ
 MOST_REREAD = 1 << 17  # elements of a that stay in the cache while each column reads them again
 
 
@@ -523,10 +525,29 @@ def _for_few_columns(product) -> str:
     return "thin" if m <= 4 else "short" if m <= 2 * TILE else "tiled"
 
 
+def _fills_block(batch: int, m: int, n: int) -> bool:
+    """Whether a kernel for just this size pays on a CPU: a block for each of many results, whose
+    loops over threads have no guards."""
+    return batch >= MANY and m in SIZES and n in SIZES and m * n <= MAX_BLOCK
+
+
+def _is_small(product) -> bool:
+    """Whether one of many products is faster in a block of its own than in tiles. (Measured with
+    AVX2 and AVX-512.)"""
+    _, m, n, k, _, trans_b, *_ = product
+    if not _fills_block(product.batch, m, n):
+        return False
+    if trans_b and (m >= TILE <= k or (n < 8 and product.has_long_sums)):
+        return False  # where b is copied for it
+    return n % 8 == 0 or (k <= 16 and not 8 < n < 16)
+
+
 def pick(product) -> str:
     """The version that ships for a `kernels.launchers.matmul.Product`."""
     m, n, k = product.m, product.n, product.k
     if product.cc is None:
+        if _is_small(product):
+            return "coalesced"
         if n < 8:
             return _for_few_columns(product)
         if product.trans_a and m >= 16 and m * n <= 256:
@@ -542,8 +563,12 @@ def pick(product) -> str:
 def configure(version: str, acc_t, flags, z: int, m: int, n: int, gpu: bool):
     """Kernel, grid and block of a version."""
     if version == "naive":
-        return naive(acc_t, *flags), (ceil_div(m, 16), ceil_div(n, 16), z), (16, 16)
+        rows, columns = (256, 1) if n == 1 and not gpu else (16, 16)
+        grid = (ceil_div(m, rows), ceil_div(n, columns), z)
+        return naive(acc_t, *flags), grid, (rows, columns)
     if version == "coalesced":
+        if not gpu and _fills_block(z, m, n):
+            return coalesced(acc_t, *flags), (1, 1, z), (n, m)
         return coalesced(acc_t, *flags), (ceil_div(n, 32), ceil_div(m, 8), z), (32, 8)
     if version == "tiled":
         return tiled(acc_t, *flags), (ceil_div(n, TILE), ceil_div(m, TILE), z), (TILE, TILE)

@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.launchers.common import ceil_div, compute_dtype
+from kernels.launchers.common import MAX_BLOCK, ceil_div, compute_dtype
 from kernels.launchers.expression import Translator
 from kernels.launchers.pointwise import Form
 from kernels.numba_cuda.common import array, number, scalar_type, signature
@@ -52,8 +52,18 @@ def flat_tiling(n: int, gpu: bool) -> tuple[int, int]:
 
 
 def row_tiling(rows: int, length: int, gpu: bool) -> tuple[tuple[int, int], int]:
-    """Block of the strided kernel, and the columns of its tile, for so many rows of some length."""
-    block = NARROW if length <= NARROW[0] else WIDE if gpu or rows < TALL[1] else TALL
+    """Block of the strided kernel, and the columns of its tile, for so many rows of some length.
+
+    A CPU loops over the threads beyond the end of a row, too: there short or few rows have few
+    threads. Each block is compiled anew, so there are few of these.
+    """
+    if length > NARROW[0]:
+        block = WIDE if gpu or rows < TALL[1] else TALL
+    elif gpu or length == NARROW[0]:
+        block = NARROW
+    else:
+        width = 4 if length <= 4 else 8 if length <= 8 else 16
+        block = width, 8 if rows <= 8 else 32 if rows <= 32 else MAX_BLOCK // width
     return block, block[0]
 
 

@@ -299,6 +299,39 @@ def columns_by_tile(width: int, height: int, *key) -> Callable:
 
 
 @functools.cache
+def few_columns(inner: int, side_by_side: int, *key) -> Callable:
+    """kernel(x, out, length, segment, segments, count) over x (outer, length, inner).
+
+    A thread for each element of `side_by_side` rows takes those of its column so many rows apart:
+    a row of threads, which lies in memory, is long though rows are short. out has (outer, segments,
+    inner).
+    """
+    f = functions(*key)
+    load, combine, finish, A, START = f.load, f.combine, f.finish, f.accumulator, f.start
+    INNER, BLOCK = inner, inner * side_by_side
+
+    def reduce_few_columns(x, out, length, segment, segments, count):
+        shared = cuda.shared.array(BLOCK, A)
+        tid = cuda.threadIdx.x
+        part = cuda.blockIdx.x  # outer * segments + segment
+        start = part // segments * length * INNER
+        first = start + part % segments * segment * INNER
+        last = min(first + segment * INNER, start + length * INNER)
+        value = A(START)
+        for i in range(first + tid, last, BLOCK):
+            value = combine(value, load(x[i]))
+        shared[tid] = value
+        cuda.syncthreads()
+        if tid < INNER:
+            for i in range(tid + INNER, BLOCK, INNER):
+                value = combine(value, shared[i])
+            out[part * INNER + tid] = finish(value, count)
+
+    numbers = ["int64"] * 4
+    return cuda.jit(signature(f.source, f.result, *numbers))(reduce_few_columns)
+
+
+@functools.cache
 def by_thread(rows: bool, *key) -> Callable:
     """kernel(x, out, length, inner, count) over x (outer, length, inner): a thread per result.
 
@@ -361,6 +394,45 @@ def arg_by_thread(rows: bool, name: str, source: np.dtype) -> Callable:
     numbers = ["int64"] * 2
     result = array(np.int64)
     return cuda.jit(signature(f.source, result, *numbers))(arg_reduce_by_thread)
+
+
+@functools.cache
+def arg_few_columns(inner: int, side_by_side: int, name: str, source: np.dtype) -> Callable:
+    """kernel(x, out, length) over x (outer, length, inner): a block per matrix, as `few_columns`.
+
+    A thread begins with the identity at its first row, as a lane of `arg_by_warp`.
+    """
+    f = functions(name, source, source, True, False)
+    load, wins, A, START = f.load, _wins(f.combine), f.accumulator, f.start
+    INNER, ROWS, BLOCK = inner, side_by_side, inner * side_by_side
+
+    def arg_reduce_few_columns(x, out, length):
+        values = cuda.shared.array(BLOCK, A)
+        places = cuda.shared.array(BLOCK, int32)
+        tid, outer = cuda.threadIdx.x, cuda.blockIdx.x
+        start = outer * length * INNER
+        value = A(START)
+        place = int32(0)
+        row = int32(0)
+        for i in range(start + tid, start + length * INNER, BLOCK):
+            candidate = load(x[i])
+            better = wins(value, candidate)
+            value = candidate if better else value
+            place = row if better else place
+            row += int32(ROWS)
+        values[tid] = value
+        places[tid] = place + tid // INNER
+        cuda.syncthreads()
+        if tid < INNER:
+            place = places[tid]
+            for i in range(tid + INNER, BLOCK, INNER):
+                other, there = values[i], places[i]
+                better = wins(value, other) | ((there < place) & (not wins(other, value)))
+                value = other if better else value
+                place = there if better else place
+            out[outer * INNER + tid] = place
+
+    return cuda.jit(signature(f.source, array(np.int64), "int64"))(arg_reduce_few_columns)
 
 
 @functools.cache

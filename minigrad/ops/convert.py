@@ -28,6 +28,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return _as(self, args[0].numpy)
         if isinstance(args[0], np.dtype):
             return _as(self, args[0])
+        if isinstance(args[0], device) and args[0] == self.device:
+            return self
     target, where, flags = _destination(args, kwargs)
     non_blocking, copy = flags["non_blocking"], flags["copy"]
     result = self

@@ -198,13 +198,13 @@ def _index_arrays(index: Any) -> tuple | None:
 
 def _rows(shape: tuple, *arrays: np.ndarray) -> tuple[Any, tuple] | None:
     """What arrays select: positions of parts, and the shape of a part. None for what is not so
-    simple, and for parts of one element. ValueError for wrong or negative ones of several."""
+    simple, and for empty parts. ValueError for wrong or negative ones of several."""
     index, count = arrays[0], len(arrays)
     mask = index.dtype == bool
     if mask and index.shape != shape[: index.ndim]:
         return None
     tail = shape[index.ndim if mask else count :]
-    if count > len(shape) or (tail and math.prod(tail) < 2):
+    if count > len(shape) or (tail and not math.prod(tail)):
         return None
     if count > 1:
         return np.ravel_multi_index(arrays, shape[:count]), tail

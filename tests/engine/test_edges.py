@@ -551,3 +551,22 @@ def test_constant_borders_are_copies_by_kernels_and_a_crop_fills_nothing():
             mg.nn.functional.pad(x, pad)
         counts = [count for (name, _), (count, _) in trace.rows.items() if name == "pointwise.copy"]
         assert sum(counts) == launches
+
+
+def test_softmax_and_its_logarithm_of_many_short_rows_are_remembered_apart(rng):
+    """Both are copied to columns first, and so are the gradients."""
+    values, g = rng.standard_normal((2, 300, 3)).astype(np.float32)
+    for axis, x, given in ((-1, values, g), (0, values.T.copy().T, g)):
+        chances = np.exp(values.astype(np.float64))
+        chances /= chances.sum(axis, keepdims=True)
+        mixed = chances * (g - (g * chances).sum(axis, keepdims=True))
+        logs = g - chances * g.sum(axis, keepdims=True)
+        x = mg.from_numpy(x).requires_grad_()
+        for _ in range(4):
+            y, z = x.softmax(axis), x.log_softmax(axis)
+            np.testing.assert_allclose(y.detach().numpy(), chances, rtol=1e-5)
+            np.testing.assert_allclose(z.detach().numpy(), np.log(chances), rtol=1e-5, atol=1e-6)
+            (dy,) = mg.autograd.grad(y, x, mg.from_numpy(given))
+            (dz,) = mg.autograd.grad(z, x, mg.from_numpy(given))
+            np.testing.assert_allclose(dy.numpy(), mixed, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(dz.numpy(), logs, rtol=1e-4, atol=1e-4)

@@ -105,6 +105,34 @@ def test_rows_that_add_up_take_no_position_of_each_element(shape, torch, rng):
     assert "scatter_add" not in {name for name, _ in trace.rows}
 
 
+@pytest.mark.parametrize("shape", [(9, 1), (9, 1, 1), (9, 2)])
+def test_parts_of_one_element_at_positions(shape, rng):
+    """As larger ones: of a view of what requires a gradient too, whatever becomes of the index."""
+    values = rng.standard_normal(shape)
+    places = np.array([[8, 0], [3, 3]])
+    x = m.from_numpy(values).requires_grad_()
+    index, mask = m.from_numpy(places.copy()), m.from_numpy(values.reshape(9, -1)[:, 0] > 0)
+    view = x[:]
+    chosen = view[index]
+    index.zero_()
+    np.testing.assert_array_equal(chosen.detach().numpy(), values[places])
+    assert chosen._base is None and not chosen.is_leaf
+    (chosen * 2).sum().backward()
+    expected = np.zeros(shape)
+    np.add.at(expected, places, 2.0)
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+    at_mask = x[mask]
+    np.testing.assert_array_equal(at_mask.detach().numpy(), values[mask.numpy()])
+    (gradient,) = m.autograd.grad(at_mask.sum(), x)
+    counted = np.zeros(shape)
+    counted[mask.numpy()] = 1
+    np.testing.assert_array_equal(gradient.numpy(), counted)
+    np.testing.assert_array_equal(x[m.tensor([-1])].detach().numpy(), values[-1:])
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 9"):
+        x[m.tensor([0, 9])]
+    assert m.ones(0, 1)[m.zeros(0, dtype=m.int64)].shape == (0, 1)
+
+
 PLACES = {
     "points": ([0, 2, -1], [3, 0, 1]),
     "grid": ([[0], [2]], [1, -4]),

@@ -247,6 +247,49 @@ def test_thin_products_make_no_tile_of_b(device, floats, monkeypatch):
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
 
 
+def test_small_products_of_a_batch_are_a_block_each(device, rng):
+    """Whatever is transposed, which their size and a batch with few decide on; a shared factor."""
+    pick = importlib.import_module("kernels.numba_cuda.matmul").pick
+    cc = None if device == "cpu" else (8, 0)
+    for m, k, n, trans_b, batch, chosen in [
+        (8, 8, 8, True, 16, "coalesced"),
+        (8, 8, 8, True, 15, "short"),
+        (32, 8, 32, False, 16, "coalesced"),
+        (33, 8, 32, False, 16, "short"),
+        (5, 17, 5, True, 16, "matvec"),
+        (5, 9, 5, True, 16, "coalesced"),
+        (32, 32, 32, True, 16, "short"),
+        (16, 32, 17, False, 16, "short"),
+        (16, 8, 9, False, 16, "short"),
+    ]:
+        found = pick(Product(np.dtype(np.float32), m, n, k, False, trans_b, cc, batch=batch))
+        assert found == chosen or (cc and found in ("coalesced", "register_2d"))
+    for m, k, n in ((3, 3, 3), (4, 9, 1), (8, 20, 8), (20, 5, 16), (2, 1, 5), (5, 8, 17)):
+        a, b, bias = normal(rng, (17, m, k)), normal(rng, (17, k, n)), normal(rng, n)
+        scale = np.abs(wide(a)) @ np.abs(wide(b)) + np.abs(bias)
+        for flips in itertools.product((False, True), repeat=2):
+            x, y = (
+                put(v.swapaxes(1, 2).copy(), device).swapaxes(1, 2) if flip else put(v, device)
+                for v, flip in zip((a, b), flips)
+            )
+            got = kernels.matmul(x, y, put(bias, device), backend="numba")
+            assert_close(got, wide(a) @ wide(b) + bias, scale, terms=k)
+            for i, j in ((slice(1), slice(17)), (slice(17), slice(1))):  # one that all share
+                got = kernels.matmul(x[i], y[j], backend="numba")
+                assert_close(got, wide(a[i]) @ wide(b[j]), scale, terms=k)
+    if device == "cpu":
+        tb = normal(rng, (17, 8, 8)).swapaxes(1, 2)
+        with kernels.trace() as trace:
+            kernels.matmul(tb, tb, backend="numba")
+        assert ("matmul", "coalesced") in trace.rows and len(trace.rows) == 2  # after a copy
+
+
+def test_long_columns(device, rng):
+    """A thread a row where a column has few terms."""
+    for m, k in ((31, 3), (300, 1), (1000, 15)):
+        check(device, normal(rng, (m, k)), normal(rng, (k, 1)), normal(rng, 1))
+
+
 @pytest.mark.parametrize("m, n", [(1, 300), (3, 65), (8, 31), (9, 64), (16, 257), (17, 16)])
 def test_thin(device, m, n, rng):
     for k in (1, 16, 33):

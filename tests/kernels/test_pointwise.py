@@ -7,6 +7,7 @@ import pytest
 
 import kernels
 from kernels import numba_cuda, reference
+from kernels.numba_cuda.pointwise import row_tiling
 from kernels.pointwise import TABLE, Expr
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, check, get, normal, put, wide
 from tests.kernels.test_lines import integers
@@ -104,6 +105,55 @@ def test_views(device, rng):
 
 
 @on_devices
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 17, 32, 33])
+def test_short_rows(length, device, rng):
+    """Broadcast in each direction, with blocks that rows fill or not; on a CPU half or more."""
+    for rows, most in ((3, 8), (20, 32), (100, 1024)):
+        (width, height), columns = row_tiling(rows, length, False)
+        assert columns == width and width * height <= 1024
+        assert length > 16 or (width < max(2 * length, 5) and height <= most)
+    for rows in (3, 70, 1100):
+        x, row, column = (normal(rng, shape) for shape in ((rows, length), length, (rows, 1)))
+        part = normal(rng, (rows, length + 3))[:, 1:-2]
+        for other in (row, column, part):
+            check_line(TABLE["add"], [x, other], device, scale=4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16])
+def test_operands_across_memory_are_copied_first(dtype, rng):
+    """On a CPU: where a row's neighbours are none in memory. Not the copy, nor a small result that
+    is given."""
+    x = (4 * normal(rng, (40, 2, 120))).astype(dtype)
+    flat = np.ascontiguousarray(x.swapaxes(0, 1).swapaxes(1, 2))
+    for across in (x.transpose(1, 2, 0), np.repeat(flat, 2, -1)[:, :, ::2]):
+        for other in (flat, across, flat[:, :, :1], across[:1, :1], across[:, :, 1:2], 2):
+            plain = other if isinstance(other, int) else np.ascontiguousarray(other)
+            for name in ("mul", "lt"):
+                want = numba_cuda.pointwise(TABLE[name], flat, plain)
+                with kernels.trace() as trace:
+                    got = numba_cuda.pointwise(TABLE[name], across, other)
+                np.testing.assert_array_equal(got, want)
+                assert got.dtype == want.dtype and got.flags.c_contiguous
+                assert sum(count for count, _ in trace.rows.values()) >= 2
+        filled = numba_cuda.pointwise(TABLE["masked_fill"], across, across > 2, params=[3])
+        np.testing.assert_array_equal(filled, np.where(flat > 2, 3, flat))
+        out = np.zeros_like(flat)
+        assert numba_cuda.pointwise(TABLE["neg"], across, out=out) is out
+        np.testing.assert_array_equal(out, -flat)
+        numba_cuda.pointwise(TABLE["add"], across, out, out=out)
+        np.testing.assert_array_equal(out, flat - flat)
+    many = normal(rng, (400, 400)).astype(dtype)
+    out = np.zeros_like(many)
+    with kernels.trace() as trace:
+        numba_cuda.pointwise(TABLE["add"], many.T, many, out=out)
+    np.testing.assert_array_equal(out, many.T + many)
+    assert ("pointwise.add", "contiguous") in trace.rows
+    same = normal(rng, (80, 80))
+    want = same.T + same
+    np.testing.assert_array_equal(numba_cuda.pointwise(TABLE["add"], same.T, same, out=same), want)
+
+
+@on_devices
 def test_scalars_and_mixed_dtypes(device, rng):
     a, i = normal(rng, 100), rng.integers(-5, 5, 100)
     check_line(TABLE["mul"], [a, 3], device, scale=10)
@@ -147,6 +197,24 @@ def test_out(device, rng):
     want = np.zeros((6, 8))
     want[::2, 1::3] = 3
     np.testing.assert_array_equal(get(z), want)
+
+
+@on_devices
+@pytest.mark.parametrize("axes", [(2, 1, 0), (0, 2, 1), (1, 2, 0), (0, 1, 2)])
+def test_out_that_is_transposed(axes, device, rng):
+    """It is walked as it lies in memory, and so is what lies alike."""
+    back = np.argsort(axes)
+    values = normal(rng, (5, 33, 2))
+    others = [values, values[:, :1], values[0, 3], values[::-1], np.float32(2), values[:, :, :1]]
+    for other in others:
+        out = put(values.transpose(axes).copy(), device).transpose(back)
+        second = put(np.ascontiguousarray(other), device) if np.ndim(other) else 2.0
+        assert numba_cuda.pointwise(TABLE["mul"], out, second, out=out) is out
+        np.testing.assert_array_equal(get(out), values * other)
+    alike = put(values.transpose(axes).copy(), device).transpose(back)
+    out = put(np.zeros_like(values.transpose(axes)), device).transpose(back)
+    numba_cuda.pointwise(TABLE["add"], alike, alike, out=out)
+    np.testing.assert_array_equal(get(out), values + values)
 
 
 @on_devices

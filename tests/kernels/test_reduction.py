@@ -104,6 +104,25 @@ def test_arg_reductions_of_rows(length, device, rng):
         check("reduce", name, lowest, axis=1, device=device)
 
 
+@pytest.mark.parametrize("inner", [2, 3, 8, 33, 128])
+def test_few_columns(inner, device, rng):
+    """With fewer rows than a block takes at once, and more than a segment has; ties, NaN, the
+    identity."""
+    for outer, length in ((3, 17), (1, 70), (2, 600), (1, 9000)):
+        x = np.round(normal(rng, (outer, length, inner)) * 9)
+        for name in ("mean", "min"):
+            check_reduce(name, x, device, axis=1)
+        x[0, :, 0] = -np.inf
+        x[0, [5, 13], -1] = np.nan
+        for name in ("argmax", "argmin"):
+            check("reduce", name, x, axis=1, device=device)
+    if device == "cpu":
+        with kernels.trace() as trace:
+            kernels.reduce("argmax", x, 1, backend="numba")
+            kernels.reduce("max", x[:, :70], 1, backend="numba")
+        assert [*trace.rows] == [("reduce.argmax", "columns"), ("reduce.max", "columns")]
+
+
 def test_views(device, rng):
     x = normal(rng, (12, 40, 33))
     views = [x.transpose(2, 0, 1), x[..., ::-1], x[:, :, 4], x[3:, 1:, :7]]

@@ -121,6 +121,47 @@ def test_backward(device, version, name, rng):
         assert_close(dx, expected, scale)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_few_long_columns(device, name, rng):
+    """They become rows, which a CPU and a GPU read along."""
+    for shape, axis in (((300, 3), 0), ((2, 256, 2, 4), 1), ((2, 300, 2), -2), ((0, 300, 2), 1)):
+        x, g = normal(rng, shape), normal(rng, shape)
+        x.ravel()[4:5] = -np.inf
+        check(device, name, x, axis)
+        y = getattr(reference, name)(x, axis)
+        backward = getattr(kernels, f"{name}_backward")
+        with kernels.trace() as trace:
+            dx = backward(put(g, device), put(y, device), axis, backend="numba")
+        if x.size:
+            assert (f"{name}_backward", "strided") not in trace.rows
+        expected = getattr(reference, f"{name}_backward")(wide(g), wide(y), axis)
+        scale = 8 + np.abs(g).sum(axis, keepdims=True) * np.exp(wide(y).max(initial=0))
+        assert_close(dx, expected, scale)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_short_rows(device, name, rng):
+    """On a CPU they become columns, in any layout; extremes as elsewhere."""
+    for shape in ((256, 1), (300, 3), (40, 10, 8), (130, 2, 1, 2)):
+        x, g = 4 * normal(rng, shape), normal(rng, shape)
+        x.reshape(-1, shape[-1])[5] = -np.inf
+        x.reshape(-1, shape[-1])[7, -1] = np.nan
+        with kernels.trace() as trace:
+            check(device, name, x)
+        assert ((name, "strided") in trace.rows) == (device == "cpu")
+        check(device, name, np.moveaxis(x, 0, 1))
+        check(device, name, x[::-1])
+        x = normal(rng, shape)
+        y = getattr(reference, name)(x, -1)
+        for _ in range(3):  # remembered after the second call
+            dx = getattr(kernels, f"{name}_backward")(
+                put(g, device), put(y, device), backend="numba"
+            )
+        expected = getattr(reference, f"{name}_backward")(wide(g), wide(y), -1)
+        scale = 8 + np.abs(g).sum(-1, keepdims=True) * np.exp(wide(y).max())
+        assert_close(dx, expected, scale)
+
+
 CLASSES = (1, 2, 10, 33, 257, 1025)
 
 
