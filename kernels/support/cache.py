@@ -193,11 +193,22 @@ def turn(path: Path, seconds: float) -> Iterator[bool]:
         mine = True
         with contextlib.suppress(OSError):  # a full disk, a file system without locks
             if fcntl is not None:
-                file = stack.enter_context(lock.open("wb"))
-                mine = _locked(file, seconds)
+                mine = _hold(lock, seconds, stack)
                 if mine:  # who waits for it finds `path` made
                     stack.callback(lock.unlink, missing_ok=True)
         yield mine
+
+
+def _hold(lock: Path, seconds: float, stack: contextlib.ExitStack) -> bool:
+    """Lock a file, within so many seconds; one that another process has removed before it was
+    locked keeps nobody out."""
+    while True:
+        file = stack.enter_context(lock.open("wb"))
+        if not _locked(file, seconds):
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return True
 
 
 @lru_cache(maxsize=8)

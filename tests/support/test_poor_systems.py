@@ -111,6 +111,23 @@ def test_what_killed_processes_left_is_removed(folder):
         assert all(path.exists() for path in [*kept, young])
 
 
+def test_a_lock_that_is_removed_before_it_is_locked_is_made_again(folder, monkeypatch):
+    """By the sweep of another process, which takes it for what a killed one has left."""
+    path, locked = folder / "a.so", cache._locked
+    cache.sweep()
+
+    def swept(file, seconds):
+        monkeypatch.setattr(cache, "_locked", locked)
+        cache.sweep()
+        return locked(file, seconds)
+
+    with cache.alone(folder / "b.so"):  # this process has swept
+        pass
+    monkeypatch.setattr(cache, "_locked", swept)
+    with cache.alone(path) as first, cache.alone(path, waits=False) as second:
+        assert first and not second
+
+
 def test_a_killed_process_keeps_nobody_waiting(folder):
     program = """
 from kernels.support import cache
