@@ -48,10 +48,10 @@ SIMPLE = {
 }
 WARP_TILE = {"warp_tile": "the threads of a warp form a compact tile too"}
 MATVEC = {
-    "matvec": "N < 8: a warp per element, summed by shuffles",
+    "matvec": "N < 8, or few rows: a warp per element, summed by shuffles",
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
-COLUMNS = {"matvec": 7, "matvec_split": 1}  # at most
+COLUMNS = {"matvec": 7, "matvec_split": 1}  # at most; "matvec" takes as few rows, too
 FEW_ROWS = {
     "short": "M < 128: tiles of 8 rows, of which few are empty",
     "thin": "M <= 16: a tile of a alone, for b is read once anyway",
@@ -168,9 +168,11 @@ def _check(dialect: Dialect, a, b, bias, version: str | None) -> None:
         raise TypeError(
             f"matmul: expected two real numeric operands of one dtype, got {a.dtype} and {b.dtype}"
         )
-    if version in COLUMNS and not 0 < b.shape[-1] <= COLUMNS[version]:
+    m, n = a.shape[-2], b.shape[-1]
+    few = min(m or n, n) if version == "matvec" else n
+    if version in COLUMNS and not 0 < few <= COLUMNS[version]:
         most = COLUMNS[version]
-        raise ValueError(f"matmul: version {version!r} needs n <= {most}, got n == {b.shape[-1]}")
+        raise ValueError(f"matmul: version {version!r} needs n <= {most}, got n == {n}")
 
 
 class Layout(NamedTuple):

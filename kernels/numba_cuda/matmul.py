@@ -9,7 +9,7 @@ below does the same operations; what changes is how often an element is loaded, 
 4. register_1d    a thread keeps a column of results: each shared load of b feeds RM multiplications
 5. register_2d    a thread keeps a RM x RN tile: RM + RN shared loads feed RM * RN multiplications
 6. warp_tile      the threads of a warp form a compact tile too: fewer distinct shared addresses
-7. matvec         few columns: a warp reads a row of a and a column of b, shuffles add up
+7. matvec         few columns or rows: a warp reads a row of a and a column of b, shuffles add up
 8. matvec_split   few rows: warps of several blocks read parts of one, whose sums are added up
 9. short          M < 128: tiled in blocks of 8 rows, so that few are empty; each loads 4 rows of b
 10. thin          M <= 16: a block has all rows, so only a has a tile: b is read once anyway
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int64
 
-from kernels.launchers.common import MAX_BLOCK, ceil_div
+from kernels.launchers.common import MAX_BLOCK, MAX_GRID_YZ, ceil_div
 from kernels.numba_cuda.common import scalar_type
 from kernels.simt import cuda
 from kernels.support import processor
@@ -504,6 +504,14 @@ def _fits_thin(product) -> bool:
     return m <= few or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 
+def _fits_matvec(product) -> bool:
+    """Whether few rows, and columns that lie as rows do, are faster without tiles: long ones.
+    (Measured with AVX2 and AVX-512.)"""
+    few = 2 if processor.vector_registers().floats >= 16 else 4
+    along = product.trans_b and not product.trans_a
+    return along and product.m <= few and product.k >= 256 and product.n <= MAX_GRID_YZ
+
+
 MANY = 16  # products of a batch, for which a kernel for their size pays
 SIZES = (1, 2, 3, 4, 8, 16, 32)  # of these: each is compiled anew, and lengths of texts differ
 MOST_REREAD = 1 << 17  # elements of a that stay in the cache while each column reads them again
@@ -552,6 +560,8 @@ def pick(product) -> str:
             return _for_few_columns(product)
         if product.trans_a and m >= 16 and m * n <= 256:
             return "naive"
+        if _fits_matvec(product):
+            return "matvec"
         if _fits_thin(product):
             return "thin"
         return "short" if _fits_short(product) else "tiled"

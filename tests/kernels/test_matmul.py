@@ -113,6 +113,18 @@ def test_few_columns_in_a_batch(device, rng):
                 assert_close(y, wide(left) @ wide(right), np.abs(left) @ np.abs(right), terms=k)
 
 
+@pytest.mark.parametrize("m", [2, 3, 4, 5])
+def test_few_long_rows(device, m, rng):
+    a, b, bias = normal(rng, (m, 300)), normal(rng, (70, 300)).T, normal(rng, 70)
+    for version in (None, "matvec"):
+        check(device, a, b, version=version)
+        check(device, a, b, bias, version=version)
+    pick = importlib.import_module("kernels.numba_cuda.matmul").pick
+    if device == "cpu":
+        found = [pick(Product(a.dtype, m, 70, k, False, True, None)) for k in (255, 256)]
+        assert found == ["short", "matvec" if m < 3 else found[1]]
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 1025, 7), (1, 3, 1), (32, 1, 10), (10, 32, 1), (1, 1, 300), (300, 2, 300)]
 )
