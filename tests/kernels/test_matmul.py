@@ -119,10 +119,23 @@ def test_few_long_rows(device, m, rng):
     for version in (None, "matvec"):
         check(device, a, b, version=version)
         check(device, a, b, bias, version=version)
+
+
+@pytest.mark.parametrize(("floats", "few"), [(16, 2), (8, 4)])
+def test_few_long_rows_take_a_warp_for_each_result(device, floats, few, monkeypatch):
+    """On a CPU only."""
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(32, floats))
     pick = importlib.import_module("kernels.numba_cuda.matmul").pick
-    if device == "cpu":
-        found = [pick(Product(a.dtype, m, 70, k, False, True, None)) for k in (255, 256)]
-        assert found == ["short", "matvec" if m < 3 else found[1]]
+    cc = None if device == "cpu" else (8, 0)
+    for m, k, trans_b, chosen in [
+        (2, 256, True, "matvec"),
+        (few, 256, True, "matvec"),
+        (few + 1, 256, True, "short"),
+        (few, 255, True, "short"),
+        (few, 256, False, "thin"),
+    ]:
+        found = pick(Product(np.dtype(np.float32), m, 70, k, False, trans_b, cc))
+        assert found == chosen or (cc and found in ("coalesced", "register_2d"))
 
 
 @pytest.mark.parametrize(
