@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,11 @@ def remember(node: Any) -> None:
     _made[node] = traceback.StackSummary.from_list(own or frames)
 
 
-def watched(node: Any, grads: list) -> Sequence:
-    """node.backward(grads); an error or a NaN names the line of the forward pass."""
+def watched(node: Any, backward: Callable, grads: list) -> Sequence:
+    """backward(grads), which is that of a node or of a part of it; an error or a NaN names the line
+    of the node's forward pass."""
     try:
-        results = node.backward(grads)
+        results = backward(grads)
     except Exception as error:
         error.add_note(_where(node))
         raise

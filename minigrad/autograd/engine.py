@@ -7,7 +7,6 @@ popped, all gradients that flow into it have been added. It needs no recursion a
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
@@ -132,8 +131,8 @@ class Pass:
         given = tuple(grads) if node.hooks and AFTER in node.hooks else None
         part = self._towards_wanted(node) if self.wanted is not None else node
         with current.of([g._array for g in grads if g is not None]):
-            run = part.backward if not mode.anomaly else functools.partial(watched, part)
-            results = run(grads)
+            run = part.backward
+            results = watched(node, run, grads) if mode.anomaly else run(grads)
         return results if given is None else self._after(node, results, given)
 
     def _towards_wanted(self, node: Any) -> Node:

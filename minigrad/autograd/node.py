@@ -375,8 +375,9 @@ class OpNode(Node):
     def with_edges(self, edges: tuple) -> Self:
         """A node like this one, with other edges."""
         node = new(type(self))
-        for name in (*Node.__slots__[1:], *OpNode.__slots__):
-            setattr(node, name, getattr(self, name))
+        for name in (*Node.__slots__, *OpNode.__slots__):
+            if name != "__weakref__":
+                setattr(node, name, getattr(self, name))
         node.edges = edges
         return node
 

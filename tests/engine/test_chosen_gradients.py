@@ -51,6 +51,14 @@ def test_no_other_gradient_is_computed():
         assert launched(z, x, kernel) > {"conv2d_backward_weight", "conv2d_backward_data"}
 
 
+def test_anomalies_name_the_line_of_the_forward_pass():
+    x, w = minigrad.full((2, 2), 3.0, requires_grad=True), minigrad.eye(2, requires_grad=True)
+    with minigrad.autograd.detect_anomaly():
+        y = x @ w  # this line
+        with pytest.raises(RuntimeError, match="(?s)nan values in its 0th output.*this line"):
+            grad(y, x, minigrad.full((2, 2), float("nan")))
+
+
 def test_backward_into_some_leaves():
     x, w = minigrad.randn(3, 4, requires_grad=True), minigrad.randn(5, 4, requires_grad=True)
     y = minigrad.nn.functional.linear(x, w)
