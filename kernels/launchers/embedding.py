@@ -279,9 +279,7 @@ def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1
     if not out.size:
         return out
     block = _row_block(width, out)
-    if (
-        block is ROW_BLOCK and width < block[0] // 2
-    ):  # most threads of a tile would have nothing to do
+    if block == ROW_BLOCK and 2 * width < block[0]:  # most threads would have nothing to do
         grid, factory = ceil_div(out.size, THREADS), dialect.embedding.gather_kernel
         launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
         launch(*arrays, size, length, inner)
