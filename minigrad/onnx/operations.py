@@ -353,7 +353,8 @@ def _variance(invstd: Value) -> tuple[Value, float] | None:
 @mapping("LayerNorm")
 def _layer_norm(writer: Writer, call: Call) -> str:
     x, weight, bias = call.inputs
-    first, eps, dtype = call.attrs["first"], call.attrs["eps"], writer.dtype(x)
+    first = x.array.ndim - len(call.attrs["shape"])
+    eps, dtype = call.attrs["eps"], writer.dtype(x)
     if writer.opset >= 17:
         scale = writer.constant(np.ones(x.array.shape[first:], dtype)) if weight is None else None
         names = [writer.name(x), scale or writer.name(weight)]
@@ -369,7 +370,7 @@ def _layer_norm(writer: Writer, call: Call) -> str:
 def _rms_norm(writer: Writer, call: Call) -> str:
     x, weight = call.inputs
     value = Symbol(writer, writer.name(x), writer.dtype(x))
-    axes = list(range(call.attrs["first"], x.array.ndim))
+    axes = list(range(x.array.ndim - len(call.attrs["shape"]), x.array.ndim))
     return _scaled(writer, value, value, axes, call.attrs["eps"], weight, None).name
 
 

@@ -20,6 +20,7 @@ class BatchNorm(Op):
 
     saves = (0, 1)
     saves_outputs = (1, 2)
+    repeats = True
     grad_name = "NativeBatchNormBackward0"
 
     @staticmethod
@@ -58,6 +59,7 @@ class BatchNormApply(Op):
     """(x - mean) * invstd * weight + bias, with given statistics."""
 
     saves = (0, 1, 2, 3)
+    repeats = True
     grad_name = "NativeBatchNormBackward0"
 
     @staticmethod
@@ -137,22 +139,31 @@ def batch_norm_apply(
 
 
 class LayerNorm(Op):
-    """Normalise x over the dimensions from `first` on: (y, mean, invstd)."""
+    """Normalise x over its last dimensions, which are `shape`: (y, mean, invstd)."""
 
     saves = (0, 1)
     saves_outputs = (1, 2)
     first_only = True
+    repeats = True
     grad_name = "NativeLayerNormBackward0"
 
     @staticmethod
-    def forward(x: Any, weight: Any, bias: Any, eps: float, first: int) -> Any:
-        return dispatch.active.layer_norm(x, weight, bias, eps, x.ndim - first)
+    def rule(
+        x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, shape: tuple
+    ) -> None:
+        _check_normalized(x, shape, weight, bias)
+        check_mixed(x, weight, bias)
+        check_floating("LayerNormKernelImpl", x)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, eps: float, first: int) -> tuple:
+    def forward(x: Any, weight: Any, bias: Any, eps: float, shape: tuple) -> Any:
+        return dispatch.active.layer_norm(x, weight, bias, eps, len(shape))
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, eps: float, shape: tuple) -> tuple:
         x, weight, mean, invstd = ctx.tensors()
         if mode.enabled:
-            axes, rest = list(range(first, x._array.ndim)), list(range(first))
+            axes, rest = _axes(x, shape)
             centred = x - x.mean(axes, keepdim=True)
             inv = POINTWISE["rsqrt"]((centred * centred).mean(axes, keepdim=True) + eps)
             normal = centred * inv
@@ -166,27 +177,28 @@ class LayerNorm(Op):
             )
         scale = None if weight is None else weight._array
         arrays = (g._array, x._array, mean._array, invstd._array, scale)
-        dims, affine = x._array.ndim - first, ctx.needs[1] or ctx.needs[2]
-        return _wanted(ctx, dispatch.active.layer_norm_backward(*arrays, dims, affine))
+        affine = ctx.needs[1] or ctx.needs[2]
+        return _wanted(ctx, dispatch.active.layer_norm_backward(*arrays, len(shape), affine))
 
 
 class RMSNorm(Op):
-    """x * weight / sqrt(mean(x * x) + eps) over the dimensions from `first` on: (y, invrms)."""
+    """x * weight / sqrt(mean(x * x) + eps) over its last dimensions, `shape`: (y, invrms)."""
 
     saves = (0, 1)
     saves_outputs = (1,)
     first_only = True
+    repeats = True
     grad_name = "FusedRmsNormBackward0"
 
     @staticmethod
-    def forward(x: Any, weight: Any, eps: float, first: int) -> Any:
-        return dispatch.active.rms_norm(x, weight, eps, x.ndim - first)
+    def forward(x: Any, weight: Any, eps: float, shape: tuple) -> Any:
+        return dispatch.active.rms_norm(x, weight, eps, len(shape))
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, eps: float, first: int) -> tuple:
+    def vjp(ctx: Any, g: Tensor, eps: float, shape: tuple) -> tuple:
         x, weight, invrms = ctx.tensors()
         if mode.enabled:
-            axes, rest = list(range(first, x._array.ndim)), list(range(first))
+            axes, rest = _axes(x, shape)
             inv = POINTWISE["rsqrt"]((x * x).mean(axes, keepdim=True) + eps)
             normal = x * inv
             scaled = g if weight is None else g * weight
@@ -194,8 +206,13 @@ class RMSNorm(Op):
             return inner * inv, _sum(g * normal, rest) if ctx.needs[1] else None
         scale = None if weight is None else weight._array
         arrays = (g._array, x._array, invrms._array, scale)
-        dims = x._array.ndim - first
-        return _wanted(ctx, dispatch.active.rms_norm_backward(*arrays, dims, ctx.needs[1]))
+        return _wanted(ctx, dispatch.active.rms_norm_backward(*arrays, len(shape), ctx.needs[1]))
+
+
+def _axes(x: Tensor, shape: tuple) -> tuple[list[int], list[int]]:
+    """The last dimensions of x, which are `shape`, and those before."""
+    first = x._array.ndim - len(shape)
+    return list(range(first, x._array.ndim)), list(range(first))
 
 
 def _sum(x: Tensor, dims: list[int]) -> Tensor:
@@ -209,13 +226,13 @@ def _wanted(ctx: Any, arrays: tuple) -> tuple:
     return tuple([wrap(a) if need and a is not None else None for a, need in wanted])
 
 
-def _first_normalized(
+def _check_normalized(
     input: Tensor,
     shape: tuple[int, ...],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
-) -> int:
-    """The first of the dimensions to normalise; torch's errors for wrong shapes."""
+) -> None:
+    """torch's errors unless `shape` is that of the parameters, and of input's last dimensions."""
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
@@ -233,7 +250,6 @@ def _first_normalized(
             f"Given normalized_shape={list(shape)}, expected input with shape "
             f"[*, {', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
-    return first
 
 
 def _shape(normalized_shape: Any) -> tuple[int, ...]:
@@ -268,11 +284,7 @@ def layer_norm(
 
     weight and bias have that shape and the input's dtype (or float32 beside a 16-bit input).
     """
-    shape = _shape(normalized_shape)
-    first = _first_normalized(input, shape, weight, bias)
-    check_mixed(input, weight, bias)
-    check_floating("LayerNormKernelImpl", input)
-    return LayerNorm.apply(input, weight, bias, eps=eps, first=first)
+    return LayerNorm.apply(input, weight, bias, eps=eps, shape=_shape(normalized_shape))
 
 
 def rms_norm(
@@ -284,7 +296,7 @@ def rms_norm(
     eps: by default the machine epsilon of the compute dtype.
     """
     shape = _shape(normalized_shape)
-    first = _first_normalized(input, shape, weight)
+    _check_normalized(input, shape, weight)
     check_floating("rms_norm", input)
     if (
         weight is not None
@@ -296,7 +308,7 @@ def rms_norm(
     if eps is None:
         wide = input._array.dtype == np.float64
         eps = float(np.finfo(np.float64 if wide else np.float32).eps)
-    return RMSNorm.apply(input, weight, eps=eps, first=first)
+    return RMSNorm.apply(input, weight, eps=eps, shape=shape)
 
 
 class GroupNorm(Op):
@@ -305,6 +317,7 @@ class GroupNorm(Op):
     saves = (0, 1)
     saves_outputs = (1, 2)
     first_only = True
+    repeats = True
     grad_name = "NativeGroupNormBackward0"
 
     @staticmethod
@@ -375,7 +388,8 @@ def group_norm(
         return rounded_once(group_norm, input, num_groups, weight, bias, eps)
     if mode.observer is None and input._array.size:
         return GroupNorm.apply(input, weight, bias, eps=eps, groups=num_groups)
-    y = LayerNorm.apply(rows, None, None, eps=eps, first=1).reshape(input._array.shape)
+    width = rows._array.shape[1:]
+    y = LayerNorm.apply(rows, None, None, eps=eps, shape=width).reshape(input._array.shape)
     return affine(y, weight, bias)
 
 

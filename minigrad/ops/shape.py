@@ -45,10 +45,12 @@ def sizes(args: tuple, named: Any = None) -> tuple[int, ...]:
         args = (named,)
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
         args = tuple(args[0])
-    for a in args:
-        if type(a) is not int:
-            return tuple([as_int("size", a) for a in args])
-    return args
+    if set(map(type, args)) <= _INT:
+        return args
+    return tuple([as_int("size", a) for a in args])
+
+
+_INT = {int}
 
 
 def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
