@@ -337,6 +337,7 @@ def _rows(version: RowVersion) -> Lines:
     how = "a square, copied in registers" if squares else "unroll-and-jam"
     notes += [f"{version.rows} rows together ({how})"] * (version.rows > 1)
     notes += ["one after the other"] * version.ordered
+    notes += [f"rows from {text(bound)} on are left out" for bound in version.below]
     yield f"{_INDENT}# {', '.join(notes)}"
     for item in version.items:
         for line in _row_item(item):

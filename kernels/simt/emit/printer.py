@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import ast
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -74,16 +75,26 @@ class Printer:
 
     # -- loops over threads ----------------------------------------------------------------
 
-    def open_rows(self, together: int = 1, first: str = "_y0", start: int = 0) -> None:
+    def open_rows(
+        self,
+        together: int = 1,
+        first: str = "_y0",
+        start: int = 0,
+        below: Sequence[ast.expr] = (),
+    ) -> None:
         """Enter the loops over the blocks (under grid barriers) and over y and z.
 
-        Of rows that go `together`, from row `start` on, the variable `first` is the first."""
+        Of rows that go `together`, from row `start` on, the variable `first` is the first. Rows
+        from one of the bounds `below` on are left out."""
         _, y, z = self.program.block
         if self.program.cooperative:
             self.open_grid()
         row, last = "_ty" if together == 1 else first, y - (y - start) % together
         for name, begin, end, step in (("_tz", 0, z, 1), (row, start, last, together)):
-            if end - begin == step:
+            if name == row and below:
+                bound = extreme("_min", str(end), below)
+                self.writer.open_loop(name, f"range({begin}, {bound}, {step})")
+            elif end - begin == step:
                 self.writer.line(f"{name} = {begin}")
             elif begin == 0 and step == 1:
                 self.writer.open_loop(name, f"range({end})")
@@ -127,3 +138,10 @@ class Printer:
                 self.writer.line(f"{name} = {self.spilled(name)}")
             self.statements.write(inputs.rematerialised)
             yield
+
+
+def extreme(function: str, first: str, others: Sequence[ast.expr]) -> str:
+    """The largest or smallest of several numbers, two at a time."""
+    for other in others:
+        first = f"{function}({first}, {ast.unparse(other)})"
+    return first

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from kernels.simt.emit.printer import Printer
+from kernels.simt.emit.printer import Printer, extreme
 from kernels.simt.ir.hints import Hint, encode
 from kernels.simt.plan.parts import (
     ClippedLoop,
@@ -45,7 +45,7 @@ def _write_groups(
     """Groups of `version.rows` rows, from row `start` on, as far as there are whole ones."""
     with printer.writer.closing():
         square = isinstance(version.items[0], SquareLoop)
-        printer.open_rows(version.rows, "_ty" if square else "_y0", start)
+        printer.open_rows(version.rows, "_ty" if square else "_y0", start, version.below)
         x = printer.program.block[0]
         if version.lanes < x and not square:
             printer.writer.open_loop("_x0", f"range(0, {x}, {version.lanes})")
@@ -181,10 +181,3 @@ class RowPrinter:
         if self.version.rows > 1:
             return f"_r_{name}[_u(_tx + {ROW} * {self.printer.program.block[0]})]"
         return f"_r_{name}[_u(_tx)]"
-
-
-def extreme(function: str, first: str, others: list[ast.expr]) -> str:
-    """The largest or smallest of several numbers, two at a time."""
-    for other in others:
-        first = f"{function}({first}, {ast.unparse(other)})"
-    return first

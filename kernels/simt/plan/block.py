@@ -18,11 +18,13 @@ from kernels.simt.plan.demand import demanded_lanes
 from kernels.simt.plan.indices import mark_unsigned
 from kernels.simt.plan.interleaving import Interleaver
 from kernels.simt.plan.layout import Layout
+from kernels.simt.plan.needed_rows import needed_rows
 from kernels.simt.plan.parts import (
     BlockPlan,
     ClippedLoop,
     RegionPlan,
     RowVersion,
+    SquareLoop,
     ThreadLoop,
 )
 from kernels.simt.plan.regions import RegionPlanner, Versions
@@ -128,6 +130,22 @@ def _region_plan(
 
     `span`: where its threads begin and end, of a mask of which nothing else need be known.
     """
+    plan = _all_rows(regions, layout, region, versions, at_edge, span)
+    for version in (plan.every_thread, plan.guard_free):
+        if version is not None and not any(isinstance(i, SquareLoop) for i in version.items):
+            version.below = needed_rows(regions, region)
+    return plan
+
+
+def _all_rows(
+    regions: RegionPlanner,
+    layout: Layout,
+    region: Region,
+    versions: Versions,
+    at_edge: bool,
+    span: tuple[int, int] | None,
+) -> RegionPlan:
+    """The same with all rows of a block."""
     rows, mask = versions.rows, region.mask
     if span is not None:
         assert versions.each_thread is not None

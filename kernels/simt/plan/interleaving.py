@@ -229,9 +229,11 @@ class Interleaver:
             return False
         tiles.directly = Region(tiles.last.line, None, body)
         self.regions.versions[tiles.directly] = Versions(None, rows)
-        if tiles.checks:  # what is left is for the edges: less to compile
+        if tiles.checks:  # what is left is for the edges: less to compile, and rows to leave out
+            y = self.program.block[1]
             for at_edges in self.regions.versions[tiles.last].fast:
-                while self.program.block[1] % at_edges.rows:
+                at_edges.rows = min(at_edges.rows, max(y // 2, 1))
+                while y % at_edges.rows:
                     at_edges.rows -= 1
         if len(own) == 1:  # or another one's guard failed
             self.edges.update(own)

@@ -134,6 +134,9 @@ class RowVersion:
     rows: int  # rows that go through it together: unroll-and-jam
     mask: str | None  # of the threads that take part
     ordered: bool  # threads run one after the other
+    below: list[ast.expr] = field(
+        default_factory=list
+    )  # rows from one of these on need nothing of it
 
 
 @dataclass
