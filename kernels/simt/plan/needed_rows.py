@@ -43,10 +43,9 @@ def needed_rows(regions: RegionPlanner, region: Region) -> list[ast.expr]:
     any_row = {"_ty": (const(0), const(program.block[1] - 1))}
     bounds: list[ast.expr] = []
     for guard, test in _guards(regions, region, written):
-        if not along_row.is_varying(test):
-            affine = regions.rows.affine(along_row, program.block[0], at=guard, more=any_row)
-            clip = affine.clip(test, "_ty")
-            bounds += [] if clip is None else clip.high
+        affine = regions.rows.affine(along_row, program.block[0], at=guard, more=any_row)
+        clip = affine.clip(test, "_ty")
+        bounds += [] if clip is None else clip.high
     return [b for b in bounds if _are_known(regions, region, names(b))]
 
 

@@ -87,6 +87,7 @@ NEEDED = {
     "a sum read in an else": {"after": f"if row < m: other[1] = 7\n    else: {READ}"},
     "a sum read under another guard": {"after": f"if row < m + 2: {READ}"},
     "a sum that goes on": {"after": "acc = acc * 2"},
+    "a store": {"inside": "if cuda.blockIdx.y == 1 and ty == 7 and col == 0: other[2] = k0"},
     "an effect": {"inside": "cuda.atomic.add(other, 0, 1)"},
     "an effect with a result": {"inside": "count += 0 * cuda.atomic.add(other, 0, 1)"},
     "a sum that others read": {
