@@ -33,12 +33,12 @@ from kernels.simt.transforms.storage import dominates
 def needed_rows(regions: RegionPlanner, region: Region) -> list[ast.expr]:
     """Bounds from which on no row needs what `region` computes."""
     program = regions.program
-    if region.mask or not region.in_loop or program.checked or program.cooperative:
+    if not region.in_loop or program.checked or program.cooperative:
         return []
     written = _written(regions, region)
     if not written:
         return []
-    along_row = dependent_on({"_tx"} | _kept(regions), program, program.body)
+    along_row = dependent_on({"_tx"}, program, program.body)
     along_row.scalars = regions.facts.scalars
     any_row = {"_ty": (const(0), const(program.block[1] - 1))}
     bounds: list[ast.expr] = []

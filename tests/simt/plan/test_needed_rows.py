@@ -94,6 +94,7 @@ NEEDED = {
         "after": "rows[ty, tx] = acc\n    cuda.syncthreads()\n    count = rows[Y - 1 - ty, tx]"
     },
     "a height that the loop changes": {"inside": "m = m - 0 * k0"},
+    "a height that comes later": {"after": "end = m - 1", "guard": "row < end and col < n"},
     "a guard that differs along a row": {"guard": "row + tx % 2 * n < m and col < n"},
 }
 
