@@ -22,6 +22,7 @@ from kernels.simt.plan.block import plan_block
 from kernels.simt.plan.parts import BlockPlan
 from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
+from kernels.simt.transforms.counted_loops import count_loops
 from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
@@ -73,6 +74,10 @@ def _build(c: Compilation) -> None:
     code = c.func.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     c.program = frontend.build(c.func, c.block, dict(zip(names, c.args)), c.safety)
+
+
+def _count(c: Compilation) -> None:
+    count_loops(c.program, dict(zip(c.program.params, c.args)))
 
 
 def _canonicalise(c: Compilation) -> None:
@@ -164,6 +169,7 @@ def _print(c: Compilation) -> None:
 
 FRONT: tuple[Pass, ...] = (
     ("normal form", _build),
+    ("counted loops", _count),
     ("canonicalisation", _canonicalise),
     ("tile forwarding", _forward_tiles),
 )
