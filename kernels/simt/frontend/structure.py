@@ -143,11 +143,6 @@ def ends_threads(stmt: ast.stmt) -> bool:
     return getattr(stmt, _ENDS, False)
 
 
-def keep_ends(old: ast.stmt, new: ast.stmt) -> None:
-    """Note of a statement in the place of `old` whether threads leave it by a `return`."""
-    setattr(new, _ENDS, ends_threads(old))
-
-
 def is_collective(stmt: ast.stmt) -> bool:
     """Whether a statement is or contains a collective."""
     return any(isinstance(inner, Collective) for inner in statements([stmt]))
@@ -227,7 +222,7 @@ def for_to_while(loop: ast.For, fresh: Callable[[str], str]) -> tuple[list[ast.s
     first = located(ast.Assign([store(counter(loop))], at), loop)
     test = ast.Compare(load(trip), [ast.Lt()], [load(count)])
     new = located(Loop(test, [first, *loop.body]), loop)
-    keep_ends(loop, new)
+    setattr(new, _ENDS, ends_threads(loop))
     new.step = [assign(trip, binary(load(trip), ast.Add(), const(1)), loop)]
     return setup, new
 

@@ -14,7 +14,6 @@ from numba.core import types
 
 from kernels.simt.analysis.uniformity import has_loads, is_pure_call
 from kernels.simt.devlib import maths
-from kernels.simt.frontend.structure import keep_ends
 from kernels.simt.ir.nodes import (
     BLOCK,
     GRID,
@@ -92,7 +91,6 @@ class _Counter:
         first = self.program.fresh("first")
         trips = call("range", load(first), stop, step)
         counted = located(ast.For(store(name), trips, loop.body, []), loop)
-        keep_ends(loop, counted)
         out = [assign(first, load(name), loop), counted]
         if goes_on:  # where a `range` leaves its counter at the last number
             covered = binary(call("len", clone(trips)), ast.Mult(), clone(step))

@@ -106,20 +106,6 @@ def barriers(x, out, n):
         out[t] = total
 
 
-def barriers_after_a_return(x, out, n):
-    s = cuda.shared.array(T, np.int64)
-    t = cuda.threadIdx.x
-    k = 0
-    while k < n:
-        if t > 6 - k // T:
-            return
-        s[t] = t + k
-        cuda.syncthreads()
-        cuda.atomic.add(out, t, s[0])
-        cuda.syncthreads()
-        k += T
-
-
 def a_break(x, out, n):
     i = cuda.grid(1)
     while i < n:
@@ -148,7 +134,6 @@ def a_return(x, out, n):
         (loops_inside_of_a_loop, 2),
         (an_inner_counter_that_goes_on, 1),
         (barriers, 1),
-        (barriers_after_a_return, 1),
         (a_break, 1),
         (a_return, 1),
     ],
