@@ -109,16 +109,15 @@ class _Counter:
             is_pure_call(self.program, node) for node in calls
         )
 
-    def _is_positive(self, step: ast.expr) -> bool:
+    def _is_positive(self, step: ast.expr | None) -> bool:
         """Whether a step is greater than 0: made of numbers and sizes of the grid."""
         match step:
             case ast.Constant(value=value):
                 return type(value) is int and value > 0
             case ast.Name(id=name):
                 values = self.values.get(name, [])
-                if name in GRID:
-                    return True
-                return len(values) == 1 and values[0] is not None and self._is_positive(values[0])
+                once = len(values) == 1 and name not in self.program.params
+                return name in GRID or (once and self._is_positive(values[0]))
             case ast.BinOp(left=left, op=ast.Add() | ast.Mult(), right=right):
                 return self._is_positive(left) and self._is_positive(right)
         return False

@@ -177,6 +177,15 @@ def a_step_of_unknown_sign(x, out, n):
         i += step
 
 
+def a_step_that_is_given(x, out, n):
+    i = cuda.grid(1)
+    while i < 40:
+        cuda.atomic.add(out, i, 1)
+        i += n
+    n = 1
+    out[0] = n
+
+
 def a_step_in_the_middle(x, out, n):
     i = cuda.grid(1)
     while i < n:
@@ -233,6 +242,7 @@ def another_condition(x, out, n):
         a_bound_in_memory,
         a_step_that_changes,
         a_step_of_unknown_sign,
+        a_step_that_is_given,
         a_step_in_the_middle,
         two_steps,
         a_step_that_is_left_out,
