@@ -116,10 +116,7 @@ def _bounds(c: Compilation) -> str:
 
 def normal_form(program: Program) -> str:
     """The normal form as Python, with the source line of each statement."""
-    (x, y, z), joined = program.block, program.joined
-    block = f"block ({x // joined}, {y}, {z})"
-    block += f", {joined} neighbours in x as one" if joined > 1 else ""
-    lines = [f"def {program.name}({', '.join(program.params)}):  # {block}"]
+    lines = [f"def {program.name}({', '.join(program.params)}):  # {program.blocks}"]
     for array in program.arrays.values():
         shape = "0" if array.shape is None else repr(array.shape)
         declaration = f"{array.name} = cuda.{array.space}.array({shape}, {array.dtype})"

@@ -26,6 +26,7 @@ from kernels.simt.transforms.counted_loops import count_loops
 from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
+from kernels.simt.transforms.turned_blocks import turned
 from kernels.simt.transforms.view_indices import name_indices
 from kernels.simt.transforms.wide_blocks import widened
 from kernels.support import interrupts
@@ -86,6 +87,10 @@ def _canonicalise(c: Compilation) -> None:
 
 def _forward_tiles(c: Compilation) -> None:
     forward(c.program)
+
+
+def _turn(c: Compilation) -> None:
+    c.program = turned(c.program, dict(zip(c.program.params, c.args))) or c.program
 
 
 def _interleave(c: Compilation) -> None:
@@ -173,6 +178,7 @@ FRONT: tuple[Pass, ...] = (
     ("canonicalisation", _canonicalise),
     ("tile forwarding", _forward_tiles),
 )
+TURNING: Pass = ("turned blocks", _turn)
 INTERLEAVING: Pass = ("interleaved blocks", _interleave)
 RENAMING: Pass = ("SSA renaming", _rename)
 TYPES: Pass = ("types", _infer_types)
@@ -189,7 +195,7 @@ PRINTING: tuple[Pass, ...] = (
     ("choice", _choose),
     ("module", _print),
 )
-PASSES: tuple[Pass, ...] = (*FRONT, INTERLEAVING, RENAMING, *PLANNING, *PRINTING)
+PASSES: tuple[Pass, ...] = (*FRONT, TURNING, INTERLEAVING, RENAMING, *PLANNING, *PRINTING)
 
 
 def generate(

@@ -16,7 +16,7 @@ from kernels.simt.emit import collectives
 from kernels.simt.emit.printer import Printer
 from kernels.simt.emit.rows import WriteRow, write_rows
 from kernels.simt.ir.checks import UNEXPECTED_SIGN, UNPROVEN
-from kernels.simt.ir.nodes import Loop, statements
+from kernels.simt.ir.nodes import GRID, Loop, statements
 from kernels.simt.plan.parts import (
     DynamicShared,
     GridArray,
@@ -37,7 +37,7 @@ from kernels.simt.transforms.fission import (
     Scalars,
 )
 
-HEADER = ("_first", "_last", "_gx", "_gy", "_gz", "_shared_bytes", "_error")
+BEGIN, END = ("_first", "_last"), ("_shared_bytes", "_error")  # of all parameters; GRID between
 
 
 class BlockPrinter(Printer):
@@ -49,7 +49,9 @@ class BlockPrinter(Printer):
         views = self.plan.half_views
         stored = {parameter: f"_bits_{parameter}" for parameter in views}
         given = [stored.get(parameter, parameter) for parameter in self.program.params]
-        params = [*HEADER, *given, *self.program.constants]
+        grid, turned = list(GRID), self.program.turned
+        grid[0], grid[turned] = grid[turned], grid[0]
+        params = [*BEGIN, *grid, *END, *given, *self.program.constants]
         writer = self.writer
         with writer.block(f"def {name}({', '.join(params)}):"):
             for parameter in self.plan.nonnegative:

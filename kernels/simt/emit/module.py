@@ -51,7 +51,7 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
         options += ", _nrt=False"
     lines = [
         f'"""Kernel {program.name!r} of {program.filename}, compiled for the CPU:',
-        f"a block of {_threads(program)}; one function runs a range of blocks.",
+        f"{program.blocks}; one function runs a range of blocks.",
         '"""',
         "",
         "from numba import njit as _njit",
@@ -83,12 +83,6 @@ def module_text(plan: BlockPlan, fastmath: bool) -> tuple[str, dict[str, object]
     lines += ["", f"@_njit({options}, pipeline_class=_ThreadLoops)", function]
     lines += [""]
     return "\n".join(lines), given
-
-
-def _threads(program: Program) -> str:
-    (x, y, z), joined = program.block, program.joined
-    several = f", {joined} neighbours in x as one" if joined > 1 else ""
-    return f"{(x // joined, y, z)} threads{several}"
 
 
 def _printer(plan: BlockPlan) -> BlockPrinter:

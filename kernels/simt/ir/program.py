@@ -75,6 +75,7 @@ class Program:
     fields: set[str] = field(default_factory=set)  # of all records that the kernel may touch
     cooperative: bool = False
     interleaving: Interleaving | None = None  # what neighbouring blocks have in common
+    turned: int = 0  # the axis that has changed places with x, if any
     joined: int = 1  # neighbouring blocks along x that `block` stands for
     returned: str | None = None  # the flag of threads that have returned
     #: functions that threads of a block must call one after the other
@@ -102,6 +103,16 @@ class Program:
     def threads(self) -> int:
         x, y, z = self.block
         return x * y * z
+
+    @property
+    def blocks(self) -> str:
+        """In words, how large blocks are and how they run."""
+        x, y, z = self.block
+        sizes, along = [x // self.joined, y, z], "xyz"[self.turned]
+        sizes[0], sizes[self.turned] = sizes[self.turned], sizes[0]
+        text = "block ({}, {}, {})".format(*sizes)
+        text += f", x and {along} exchanged" if self.turned else ""
+        return text + (f", {self.joined} neighbours in {along} as one" if self.joined > 1 else "")
 
     def in_source_names(self, text: str) -> str:
         """`text` with the variables called as the kernel's author calls them."""
