@@ -117,6 +117,19 @@ def a_shuffle(a, out):
         out[i, j] = a[i, j] + value
 
 
+@cuda.jit(device=True)
+def of_its_thread(depth):
+    if depth > 0:
+        return of_its_thread(depth - 1)
+    return cuda.threadIdx.x
+
+
+def a_function_that_knows_its_thread(a, out):
+    i, j = cuda.grid(2)
+    if i < a.shape[0] and j < a.shape[1]:
+        out[i, j] = a[i, j] + of_its_thread(2)
+
+
 def messages(a, out):
     i, j = cuda.grid(2)
     if i < a.shape[0] and j < a.shape[1]:
@@ -131,7 +144,10 @@ def column_after_column(a, out):
         out[i, j] = a[i, j]
 
 
-@pytest.mark.parametrize("function", [rows_along_x, transposed, a_shuffle, messages])
+STAY = [rows_along_x, transposed, a_shuffle, a_function_that_knows_its_thread, messages]
+
+
+@pytest.mark.parametrize("function", STAY)
 def test_blocks_that_stay(function):
     shape = (20, 20)
     assert not exchanged(run(function, numbers(*shape), np.zeros(shape, np.int64)))
