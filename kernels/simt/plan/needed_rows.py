@@ -97,9 +97,11 @@ def _tests(site: Site) -> Iterator[tuple[ast.If, ast.expr]]:
     """The conditions around a statement."""
     for control, branch, _ in site.path:
         if isinstance(control, ast.If) and branch == "body":
-            both = isinstance(control.test, ast.BoolOp) and isinstance(control.test.op, ast.And)
-            for test in control.test.values if both else [control.test]:
-                yield control, test
+            match control.test:
+                case ast.BoolOp(op=ast.And(), values=tests):
+                    yield from ((control, test) for test in tests)
+                case test:
+                    yield control, test
 
 
 def _are_known(regions: RegionPlanner, region: Region, variables: set[str]) -> bool:

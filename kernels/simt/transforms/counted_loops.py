@@ -39,6 +39,7 @@ from kernels.simt.ir.nodes import (
 from kernels.simt.ir.program import Program
 
 _COORDINATES = {*THREAD, *BLOCK, *GRID}
+_INTEGERS = (types.signed_domain | types.unsigned_domain) - {types.uint64}
 _ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod | ast.RShift | ast.BitAnd
 
 
@@ -203,4 +204,4 @@ def _continues(body: list[ast.stmt]) -> bool:
 
 
 def _is_integer_type(kind: object) -> bool:
-    return isinstance(kind, types.Integer) and (kind.signed or kind.bitwidth < 64)
+    return isinstance(kind, types.Type) and kind in _INTEGERS

@@ -82,13 +82,13 @@ def _is_atomic(call: ast.expr) -> bool:
 
 def exchanged(program: Program, axis: int) -> Program:
     """`program` with x and y (axis 1) or x and z (axis 2) exchanged."""
-    new = {}
+    new: dict[str, str] = {}
     for names in (THREAD, BLOCK, GRID):
         new |= {names[0]: names[axis], names[axis]: names[0]}
-    block = list(program.block)
-    block[0], block[axis] = block[axis], block[0]
+    x, y, z = program.block
+    block = (y, x, z) if axis == 1 else (z, y, x)
     body = [_Exchange(new).visit(stmt) for stmt in clone(program.body)]
-    return replace(program, block=tuple(block), body=body, turned=axis)
+    return replace(program, block=block, body=body, turned=axis)
 
 
 class _Exchange(ast.NodeTransformer):
@@ -122,13 +122,13 @@ class _Costs:
             for expr in expressions(site.stmt):
                 for node in nodes_in(expr):
                     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                        cost += self._access(node, axis) * _IN_LOOP ** min(loops, _MOST_LOOPS)
+                        each = self._access(node.value.id, node.slice, axis)
+                        cost += each * _IN_LOOP ** min(loops, _MOST_LOOPS)
         return cost
 
-    def _access(self, node: ast.Subscript, axis: int) -> int:
-        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        of_array = self.kinds.get(node.value.id)
-        if getattr(of_array, "layout", "C") == "F":
+    def _access(self, array: str, index: ast.expr, axis: int) -> int:
+        indices = index.elts if isinstance(index, ast.Tuple) else [index]
+        if getattr(self.kinds.get(array), "layout", "C") == "F":
             indices = indices[::-1]
         differs = [self.depends[axis].is_varying(index) for index in indices]
         if not any(differs):
