@@ -34,7 +34,7 @@ from kernels.simt.ir.nodes import (
 )
 from kernels.simt.ir.program import Program
 
-LEAST = 4  # threads along an axis that can take the place of x
+LEAST = 8  # threads along an axis that can take the place of x: a vector of them
 # What a thread's neighbour costs that uses the element beside, another one of who knows where, and
 # one of another row
 _BESIDE, _SOMEWHERE, _APART = 1, 8, 16

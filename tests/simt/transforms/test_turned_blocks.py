@@ -7,7 +7,7 @@ import pytest
 
 from kernels.simt import cuda
 
-BLOCK = (8, 4)
+BLOCK = (4, 8)
 
 
 def exchanged(kernel) -> str:
@@ -16,7 +16,7 @@ def exchanged(kernel) -> str:
     return text.partition("), ")[2].partition(" exchanged")[0]
 
 
-def run(function, *arrays, grid=(4, 5), block=BLOCK):
+def run(function, *arrays, grid=(8, 3), block=BLOCK):
     """The kernel, whose results are those of the checked mode, which exchanges nothing."""
     results, kernels = [], []
     for debug in (False, True):
@@ -67,7 +67,7 @@ def tiles(a, out):
     tile[x, y] = a[i, j] if i < a.shape[0] and j < a.shape[1] else 0
     cuda.syncthreads()
     if i < a.shape[0] and j < a.shape[1]:
-        out[i, j] = tile[7 - x, y] + cuda.gridDim.x + 10 * cuda.blockIdx.y
+        out[i, j] = tile[3 - x, y] + cuda.gridDim.x + 10 * cuda.blockIdx.y
 
 
 def grid_stride(a, out):
@@ -94,7 +94,7 @@ def test_rows_along_z():
             out[i, j, k] = a[i, j, k] - k
 
     shape = (9, 7, 11)
-    fast = run(kernel, numbers(*shape), np.zeros(shape, np.int64), grid=(3, 2, 2), block=(4, 4, 6))
+    fast = run(kernel, numbers(*shape), np.zeros(shape, np.int64), grid=(3, 2, 2), block=(4, 4, 8))
     assert exchanged(fast) == "x and z"
 
 
@@ -159,7 +159,7 @@ def test_arrays_in_fortrans_order_stay():
     for order, found in (("F", ""), ("C", "x and y")):
         given, out = np.array(a, order=order), np.zeros(a.shape, np.int64, order=order)
         kernel = cuda.jit(column_after_column)
-        kernel[(3, 5), BLOCK](given, out)
+        kernel[(5, 3), BLOCK](given, out)
         np.testing.assert_array_equal(out, a)
         assert exchanged(kernel) == found
 
@@ -172,7 +172,7 @@ def test_few_threads_along_y_stay():
 
     a, out = numbers(20, 20), np.zeros((20, 20), np.int64)
     jitted = cuda.jit(kernel)
-    jitted[(3, 10), (8, 2)](a, out)
+    jitted[(3, 5), (8, 4)](a, out)
     np.testing.assert_array_equal(out, a)
     assert "exchanged" not in jitted.inspect_passes()["turned blocks"]
 
