@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import operator
 from collections.abc import Iterator
 
@@ -45,7 +46,7 @@ from kernels.simt.analysis.intervals import (
     total,
     weakened,
 )
-from kernels.simt.analysis.ranges import Ranges, constant
+from kernels.simt.analysis.ranges import OPPOSITE, Ranges, constant
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import (
     BLOCK,
@@ -478,6 +479,11 @@ class _Prover:
 
     def element(self, node: ast.Subscript) -> Interval:
         base = node.value
+        if isinstance(base, ast.Tuple):  # `for d in (16, 8, 4, 2, 1)`
+            low, high = (-1 if e is None else constant(e) for e in self.value(node.slice))
+            if None in (low, high) or not 0 <= low <= high < len(base.elts):
+                raise Unproven
+            return functools.reduce(hull, map(self.value, base.elts[low : high + 1]))
         if not isinstance(base, ast.Name):
             raise Unproven
         kind = self.array_kind(base.id)
@@ -687,12 +693,5 @@ def _parts(index: ast.expr) -> list[ast.expr]:
     return index.elts if isinstance(index, ast.Tuple) else [index]
 
 
-_OPPOSITE = {
-    ast.Lt: ast.GtE,
-    ast.LtE: ast.Gt,
-    ast.Gt: ast.LtE,
-    ast.GtE: ast.Lt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-}
+_OPPOSITE = {**OPPOSITE, ast.Eq: ast.NotEq}
 _HOLDS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.GtE: operator.ge}

@@ -114,7 +114,7 @@ class Ranges:
         terms = [test.left, *test.comparators]
         for left, op, right in zip(terms, test.ops, terms[1:]):
             if not holds:
-                op = _OPPOSITE.get(type(op), ast.Is)()
+                op = OPPOSITE.get(type(op), ast.Is)()
             if isinstance(op, ast.Lt | ast.LtE):
                 left, right = right, left
             elif not isinstance(op, ast.Gt | ast.GtE | ast.Eq):
@@ -249,7 +249,7 @@ def greatest(*shown: dict[str, int]) -> dict[str, int]:
     return found
 
 
-_OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
+OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
 
 
 def constant(node: ast.expr) -> int | None:

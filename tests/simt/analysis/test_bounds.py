@@ -212,6 +212,13 @@ def clamped(x, y):
         y[i] = x[min(max(i - 1, 0), x.size - 1)]
 
 
+def steps_of_a_tuple(x, y):
+    i = cuda.grid(1)
+    for d in (3, 1):
+        if i + d < x.size:
+            y[i] += x[i + d]
+
+
 PROVEN = [  # kernel, types, block, a launch for which the proof holds
     (guarded, (VECTOR, N), (64, 1, 1), (1, 1), dict(x=np.empty(10), n=10)),
     (returns_early, (VECTOR, N), (64, 1, 1), (1, 1), dict(x=np.empty(10), n=10)),
@@ -235,6 +242,8 @@ PROVEN = [  # kernel, types, block, a launch for which the proof holds
     (flagged, (VECTOR,), (64, 1, 1), (1, 1), dict(x=np.empty(33))),
     (rows, (MATRIX, VECTOR), (64, 1, 1), (1, 1), dict(a=np.empty((9, 4)), out=np.empty(9))),
     (tile_by_tile, (VECTOR,) * 2, (16, 1, 1), (3, 1), dict(x=np.empty(48), out=np.empty(48))),
+    (steps_of_a_tuple, (VECTOR, VECTOR), (64, 1, 1), (2, 1),
+     dict(x=np.empty(70), y=np.empty(128))),
     (clamped, (VECTOR, VECTOR), (64, 1, 1), (1, 1), dict(x=np.empty(9), y=np.empty(33))),
 ]  # fmt: skip
 
@@ -267,9 +276,16 @@ def jumps_out(x):
     x[i] = 0
 
 
+def a_step_that_is_chosen(x, n):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] += (1, 2, 3)[n]
+
+
 @pytest.mark.parametrize(
     ("kernel", "kinds"),
     [
+        (a_step_that_is_chosen, (VECTOR, N)),
         (gather, (VECTOR, INDEX, VECTOR)),
         (sliced, (VECTOR, VECTOR)),
         (jumps_out, (VECTOR,)),
