@@ -212,6 +212,11 @@ def clamped(x, y):
         y[i] = x[min(max(i - 1, 0), x.size - 1)]
 
 
+def steps_without_guard(x):
+    for d in (1, 3):
+        x[cuda.threadIdx.x + d] = 0
+
+
 def steps_of_a_tuple(x, y):
     i = cuda.grid(1)
     for d in (3, 1):
@@ -276,16 +281,16 @@ def jumps_out(x):
     x[i] = 0
 
 
-def a_step_that_is_chosen(x, n):
+def a_step_that_is_chosen(x):
     i = cuda.grid(1)
     if i < x.size:
-        x[i] += (1, 2, 3)[n]
+        x[i] += (1, 2, 3)[i % 4]
 
 
 @pytest.mark.parametrize(
     ("kernel", "kinds"),
     [
-        (a_step_that_is_chosen, (VECTOR, N)),
+        (a_step_that_is_chosen, (VECTOR,)),
         (gather, (VECTOR, INDEX, VECTOR)),
         (sliced, (VECTOR, VECTOR)),
         (jumps_out, (VECTOR,)),
@@ -304,6 +309,7 @@ PRODUCT = dict(a=np.empty(15), b=np.empty(35), c=np.empty(20), m=3, n=7, k=5)  #
     [
         (without_guard, (VECTOR,), (2, 1), dict(x=np.empty(127))),
         (off_by_one, (VECTOR, N), (1, 1), dict(x=np.empty(10), n=10)),
+        (steps_without_guard, (VECTOR,), (1, 1), dict(x=np.empty(66))),
         (guarded, (VECTOR, N), (1, 1), dict(x=np.empty(10), n=11)),
         (strided, (VECTOR, VECTOR), (1, 1), dict(x=np.empty(10), y=np.empty(9))),
         (product, (VECTOR,) * 3 + (N,) * 3, (1, 3), PRODUCT),
