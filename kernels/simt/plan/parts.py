@@ -134,9 +134,7 @@ class RowVersion:
     rows: int  # rows that go through it together: unroll-and-jam
     mask: str | None  # of the threads that take part
     ordered: bool  # threads run one after the other
-    below: list[ast.expr] = field(
-        default_factory=list
-    )  # rows from one of these on need nothing of it
+    below: list[ast.expr] = field(default_factory=list)  # no row from one of these on needs it
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from numba.core import types
 
-from kernels.simt.analysis.uniformity import has_loads, is_pure_call
+from kernels.simt.analysis.uniformity import dependent_on, has_loads, is_pure_call
 from kernels.simt.devlib import maths
 from kernels.simt.ir.nodes import (
     BLOCK,
@@ -52,6 +52,8 @@ def count_loops(program: Program, kinds: Mapping[str, types.Type]) -> None:
 class _Counter:
     def __init__(self, program: Program, kinds: Mapping[str, types.Type]) -> None:
         self.program, self.kinds = program, kinds
+        self.of_threads = dependent_on(set(THREAD), program, program.body)
+        self.of_grid = dependent_on(set(GRID), program, program.body)
         self.values: dict[str, list[ast.expr | None]] = {}  # what each variable is assigned
         for stmt in statements(program.body):
             if (name := defined(stmt)) is not None:
@@ -85,6 +87,8 @@ class _Counter:
             return None
         if not all(self._is_integer(expr, set()) for expr in (load(name), stop, step)):
             return None
+        if self.of_grid.is_varying(step) and name not in self.of_threads.varying:
+            return None  # several blocks go through such a loop together: see `plan.strides`
         goes_on = again or self._is_read_outside(loop, name)
         if goes_on and breaks(loop.body):
             return None

@@ -128,12 +128,14 @@ class _Costs:
 
     def _access(self, array: str, index: ast.expr, axis: int) -> int:
         indices = index.elts if isinstance(index, ast.Tuple) else [index]
-        if getattr(self.kinds.get(array), "layout", "C") == "F":
+        kind = self.kinds.get(array)
+        if getattr(kind, "layout", "C") == "F":
             indices = indices[::-1]
         differs = [self.depends[axis].is_varying(index) for index in indices]
-        if not any(differs):
+        row = array in self.depends[axis].varying  # a view of another array
+        if not any(differs) and not row:
             return 0
-        if any(differs[:-1]):
+        if any(differs[:-1]) or row or len(indices) < getattr(kind, "ndim", 0):
             return _APART
         slope = self.affine.slope(indices[-1], THREAD[axis])
         return _SOMEWHERE if slope is None else _BESIDE if abs(slope) == 1 else _APART

@@ -141,8 +141,9 @@ def test_hints_are_decoded_as_they_are_encoded(hint):
 
 
 PASSES = (
-    "normal form, canonicalisation, tile forwarding, interleaved blocks, SSA renaming, types,"
-    " wide blocks, uniformity, bounds, fission, storage, plan, module"
+    "normal form, counted loops, canonicalisation, tile forwarding, turned blocks,"
+    " interleaved blocks, SSA renaming, types, wide blocks, uniformity, bounds, fission,"
+    " storage, plan, module"
 ).split(", ")
 
 

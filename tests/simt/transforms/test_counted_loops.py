@@ -72,7 +72,7 @@ def the_counter_later(x, out, n):
 def loops_inside_of_a_loop(x, out, n):
     t = cuda.threadIdx.x
     row = cuda.blockIdx.x
-    while row < 5:
+    while row < 5:  # left to the blocks
         j = t
         total = 0
         while j < n:
@@ -131,7 +131,7 @@ def a_return(x, out, n):
         (stride_of_a_variable, 1),
         (the_last_one_too, 1),
         (the_counter_later, 2),
-        (loops_inside_of_a_loop, 2),
+        (loops_inside_of_a_loop, 1),
         (an_inner_counter_that_goes_on, 1),
         (barriers, 1),
         (a_break, 1),

@@ -80,7 +80,17 @@ def grid_stride(a, out):
             j += dj
 
 
-@pytest.mark.parametrize("function", [elementwise, product, numbered_elements, tiles, grid_stride])
+def views(a, out):
+    i, j = cuda.grid(2)
+    if i < a.shape[0] and j < a.shape[1]:
+        row = a[i]
+        out[i][j] = row[j] * 2
+
+
+ALONG_Y = [elementwise, product, numbered_elements, tiles, grid_stride, views]
+
+
+@pytest.mark.parametrize("function", ALONG_Y)
 @pytest.mark.parametrize("shape", [(32, 20), (17, 13), (1, 1), (31, 3)])
 def test_rows_along_y(function, shape):
     kernel = run(function, numbers(*shape), np.zeros(shape, np.int64))
@@ -108,6 +118,14 @@ def transposed(a, out):
     i, j = cuda.grid(2)
     if i < min(a.shape) and j < min(a.shape):
         out[i, j] = a[j, i]
+
+
+def views_of_rows(a, out):
+    j, i = cuda.grid(2)
+    if i < a.shape[0] and j < a.shape[1]:
+        row, mine = a[i], out[i]
+        for k in range(3):
+            mine[j] += row[j] * k
 
 
 def a_shuffle(a, out):
@@ -144,7 +162,10 @@ def column_after_column(a, out):
         out[i, j] = a[i, j]
 
 
-STAY = [rows_along_x, transposed, a_shuffle, a_function_that_knows_its_thread, messages]
+STAY = [
+    *(rows_along_x, transposed, views_of_rows, a_shuffle),
+    *(a_function_that_knows_its_thread, messages),
+]
 
 
 @pytest.mark.parametrize("function", STAY)
