@@ -279,9 +279,10 @@ def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1
     if not out.size:
         return out
     block = _row_block(width, out)
-    if block == ROW_BLOCK and 2 * width < block[0]:  # most threads would have nothing to do
+    if width == 1 or (block == ROW_BLOCK and 2 * width < block[0]):  # or most threads are idle
         grid, factory = ceil_div(out.size, THREADS), dialect.embedding.gather_kernel
-        launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
+        kind = (*dtypes, length == inner == 1)
+        launch = _plans.launch("gather", "elements", factory, kind, grid, THREADS, out)
         launch(*arrays, size, length, inner)
         return out
     factory = dialect.embedding.gather_rows_kernel

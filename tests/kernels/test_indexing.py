@@ -49,6 +49,16 @@ def test_gather(axis, device, rng):
         check("gather", x[::-1], axis, index[..., ::-1], device=device)
 
 
+def test_gather_of_one_element_of_each_row(device, rng):
+    for shape, axis in (((300, 5), 1), ((3, 40, 7), 2), ((300,), 0)):
+        x = normal(rng, shape)
+        index = rng.integers(0, shape[axis], (*shape[:-1], 1) if axis else (1,))
+        with kernels.trace() as trace:
+            check("gather", x, axis, index, device=device)
+        assert device == "cuda" or ("gather", "elements") in trace.rows
+        check("gather", x[::-1], axis, index[::-1], device=device)
+
+
 @pytest.mark.parametrize("length", [70, 31, 0])
 @pytest.mark.parametrize("shape", [(70,), (7, 1, 70), (1, 1, 70), (7, 5, 70), (1, 5, 70)])
 def test_gather_of_an_index_that_rows_share(shape, length, device, rng):
