@@ -167,6 +167,25 @@ def test_repeated_elements_are_copied_once(function):
     assert x.equal(before)
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (4, 1, 40), (0, 3), (2, 3, 33)])
+def test_repeated_elements_and_their_gradients(shape, rng):
+    array = rng.standard_normal(shape)
+    x = m.tensor(array, requires_grad=True)
+    counts = (2, *rng.integers(1, 4, len(shape)).tolist())
+    pairs = [(x.repeat(counts), np.tile(array, counts)), (x.tile(3), np.tile(array, 3))]
+    pairs.append((x.T.repeat(2, *[1] * len(shape)), np.tile(array.T, (2, *[1] * len(shape)))))
+    pairs += [(x.repeat_interleave(3), array.repeat(3))]
+    pairs += [(x.repeat_interleave(3, dim), array.repeat(3, dim)) for dim in range(-len(shape), 0)]
+    for found, expected in pairs:
+        np.testing.assert_array_equal(found.detach(), expected)
+        g = rng.standard_normal(expected.shape)
+        (slope,) = m.autograd.grad(found, x, m.tensor(g), retain_graph=True)
+        (recorded,) = m.autograd.grad(found, x, m.tensor(g), create_graph=True)
+        np.testing.assert_allclose(slope, recorded.detach(), rtol=1e-12, atol=1e-12)
+        # Of a linear function f, the product of x and the gradient is that of f(x) and g.
+        np.testing.assert_allclose((slope.numpy() * array).sum(), (expected * g).sum(), 1e-9, 1e-9)
+
+
 def test_combinations_beside_itertools():
     for n, r, again in ((5, 3, False), (2, 3, False), (3, 2, True), (0, 1, False)):
         found = m.combinations(m.arange(n), r, again)
