@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
+from minigrad.ops.pointwise import POINTWISE, Pointwise, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, functions, wrap
+
+VARIANCE = Pointwise(
+    Expr(
+        "variance_of_invstd", ("invstd",), "(1 / (invstd * invstd) - eps) * factor",
+        params=("eps", "factor"),
+    )
+)  # fmt: skip
+"""The variance that 1 / sqrt(variance + eps) was computed from, times a factor."""
 
 
 class BatchNorm(Op):
