@@ -31,8 +31,11 @@ from kernels.launchers.common import (
     zeros,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
+from kernels.launchers.row_norm import layer_norm_backward
+from kernels.pointwise import TABLE, Expr
 
 SPLIT = {"split": "few channels: several blocks per channel, whose sums are added up after"}
 COLUMN_BLOCK = (32, 8)
@@ -321,6 +324,8 @@ def group_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     if plan is None:
         plan = _plans.keep(key, _plan_groups(dialect, g, x, mean, invstd, weight))
     run, view, table, none = plan
+    if x.size and view[2] == 1 and not on_gpu(x) and compute_dtype(x.dtype) == x.dtype:
+        return _groups_of_rows(dialect, g, x, mean, invstd, weight)
     dx, dtype = empty(x.shape, x.dtype, x), compute_dtype(x.dtype)
     if not x.size:
         return dx, *[zeros(x.shape[1:2], dtype, x) for _ in range(2)]
@@ -329,8 +334,25 @@ def group_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     weight = none if weight is None else contiguous(weight).reshape(table)
     each = empty((2, *x.shape[:2]), dtype, x)
     run(*given, weight, *each.reshape(2, *view[:2]), dx.reshape(view))
-    dweight, dbias = reduce(dialect, "sum", each, 1)
-    return dx, dweight, dbias
+    return dx, *[reduce(dialect, "sum", part, 0) for part in each]
+
+
+def _groups_of_rows(dialect: Dialect, g, x, mean, invstd, weight):
+    """`group_norm_backward` where a channel is one element: a group is a row of layer norm."""
+    shape, (n, channels), groups = x.shape, x.shape[:2], mean.shape[1]
+    rows, own = (n, groups, channels // groups), (n, groups, 1)
+    g, x = (contiguous(a).reshape(rows) for a in (g, x))
+    statistics = [contiguous(a).reshape(own) for a in (mean, invstd)]
+    terms = pointwise(dialect, _TERMS, g, x, *statistics, dtype=x.dtype)
+    dweight, dbias = (reduce(dialect, "sum", a.reshape(n, channels), 0) for a in (terms, g))
+    if weight is not None:
+        g = pointwise(dialect, TABLE["mul"], g, contiguous(weight).reshape(rows[1:]), dtype=x.dtype)
+    statistics = [a.reshape(n, groups) for a in statistics]
+    dx = layer_norm_backward(dialect, g, x, *statistics, None, 1, False)[0]
+    return dx.reshape(shape), dweight, dbias
+
+
+_TERMS = Expr("group_norm_terms", ("g", "x", "mean", "invstd"), "g * (x - mean) * invstd")
 
 
 def _cost(x, *_, **__):

@@ -146,6 +146,22 @@ def test_gradients_of_groups(shape, groups, dtype, device, rng):
                 assert_close(ours, theirs.numpy(), 300, terms=x.size)
 
 
+@pytest.mark.parametrize("shape", [(70, 6), (3, 6, 1), (2, 6, 5)])
+def test_groups_again_and_again(shape, device, rng):
+    """Remembered, too; and channels of one element, which a CPU takes as rows of layer norm."""
+    for weight in (normal(rng, 6), None):
+        for _ in range(4):
+            g, x = normal(rng, shape), normal(rng, shape)
+            statistics = normal(rng, (shape[0], 2)), rng.random((shape[0], 2), np.float32)
+            given = put_all(device, g, x, *statistics, weight)
+            found = kernels.group_norm_backward(*given, backend="numba")
+            wide_all = [None if a is None else wide(get(a)) for a in given]
+            expected = reference.group_norm_backward(*wide_all)
+            for ours, wanted in zip(found, expected, strict=True):
+                assert ours.shape == wanted.shape
+                assert_close(ours, wanted, 300, terms=x.size)
+
+
 def test_groups_of_other_shapes(device, rng):
     x, per = normal(rng, (4, 6, 5), BFLOAT16), normal(rng, (4, 2))
     given = put_all(device, x, x, per, per, normal(rng, 6, BFLOAT16))
