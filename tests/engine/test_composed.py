@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import combinations, combinations_with_replacement, product
 
@@ -184,6 +185,20 @@ def test_repeated_elements_and_their_gradients(shape, rng):
         np.testing.assert_allclose(slope, recorded.detach(), rtol=1e-12, atol=1e-12)
         # Of a linear function f, the product of x and the gradient is that of f(x) and g.
         np.testing.assert_allclose((slope.numpy() * array).sum(), (expected * g).sum(), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_gradients_of_deviations(dim, keepdim, rng):
+    x = m.tensor(rng.standard_normal((4, 3)), requires_grad=True)
+    for function in (m.std, m.var):
+        call = functools.partial(function, dim=dim, keepdim=keepdim)
+        assert m.autograd.gradcheck(call, [x]) and m.autograd.gradgradcheck(call, [x])
+    alike = m.ones(4, 3, dtype=m.float64, requires_grad=True)
+    (slope,) = m.autograd.grad(alike.std(dim, keepdim=keepdim).sum(), alike, create_graph=True)
+    assert not slope.any()
+    (second,) = m.autograd.grad(slope.sum(), alike)
+    assert not second.any()
 
 
 def test_combinations_beside_itertools():
