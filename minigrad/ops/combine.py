@@ -187,7 +187,7 @@ class Triangle(Op):
 
 
 _WHERE = POINTWISE["where"].expr
-_SMALL = 1 << 12  # elements of matrices whose triangles are kept
+_SMALL = 1 << 16  # elements of matrices whose triangles are kept
 
 
 def _inside(xp: Any, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
