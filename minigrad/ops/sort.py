@@ -262,7 +262,7 @@ def topk(
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not input._array.ndim:
         return _TopK(*sort(input, place, largest))
-    if 0 < k < n // 4 and not on_gpu(input._array):
+    if (0 < k < n // 4 or (k == 1 and largest)) and not on_gpu(input._array):
         indices = _extreme(input, k, place, largest)
         return _TopK(_picked(input, place, indices), indices)
     return _TopK(*_ranked(input, place, largest, 0, k))
