@@ -523,7 +523,8 @@ class Op:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
         if unusual and mode.autocast is not None:
             inputs = mode.autocast.cast(cls.__name__, inputs)
-        arrays, tracked = [], False  # whether an input may require a gradient
+        arrays: list = []
+        tracked = False  # whether an input may require a gradient
         for t in inputs:
             if t is None:
                 arrays.append(None)
