@@ -135,7 +135,8 @@ _EXACT = 1 << 24  # up to here integers are numbers of float32
 
 def _nll_slopes(g: Any, target: Any, scale: Any, numbers: Any) -> Any:
     """The gradient of `NllLoss`, as remembered launches know it; numbers: of the classes."""
-    operands = [g[:, None], target[:, None], numbers]
+    own = dispatch.active.cast(target, numbers.dtype)  # as vectors have them
+    operands = [g[:, None], own[:, None], numbers]
     if scale is None:
         return dispatch.active.pointwise(_SLOPES, *operands, dtype=g.dtype)
     operands.append(scale[:, None])
@@ -185,7 +186,8 @@ def _nll_gradient(ctx: Any, g: Tensor) -> Tensor:
         slope = -g if scale is None else -g * scale
         zeros = wrap(xp.zeros(shape, g._array.dtype))
         return ScatterAdd.apply(zeros, target.unsqueeze(1), slope.unsqueeze(1), dim=1)
-    numbers = xp.arange(shape[1]).reshape(-1, *(1,) * (len(shape) - 2))
+    exact = np.promote_types(g._array.dtype, np.float32)
+    numbers = xp.arange(shape[1], dtype=exact).reshape(-1, *(1,) * (len(shape) - 2))
     arrays = g._array, target._array, None if scale is None else scale._array
     return wrap(dispatch.together(_nll_slopes, *arrays, numbers))
 
