@@ -368,7 +368,7 @@ def test_several_launches_and_results(name, rng):
         given = copy.deepcopy(args)
         found = function(*args)
         reference = getattr(dispatch.dialect("numpy"), function.__name__)(*given)
-        assert bool(calls()) == (turn > 0)  # by the second call
+        assert calls() or turn == 0  # by the second call; parts of it perhaps by the first
         results, wanted = (r if type(r) is tuple else (r,) for r in (found, reference))
         assert type(found) is type(reference)
         for a, b in zip(results, wanted, strict=True):
