@@ -116,6 +116,7 @@ class PadByItself(Op):
     mode: "reflect" about the first and the last element, "replicate" those, or "circular".
     """
 
+    repeats = True
     saves = ()
 
     @staticmethod
