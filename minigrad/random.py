@@ -253,8 +253,13 @@ def _by_numpy(shape: Any, seed: int, offset: int, dtype: Any = None) -> Any:
 
 def words(count: int, generator: Generator | None, where: device = CPU) -> Any:
     """`count` random 32-bit words."""
-    source = generator or current_generator()
-    return _random("philox_uint32", where, count, *source.next_call())
+    seed, offset = (generator or current_generator()).next_call()
+    if where is CPU:
+        name, active = dispatch.named("philox_uint32", count), dispatch.active
+        found = dispatch.relaunch(dispatch.tracer, active, name, seed, offset)
+        if found is not None:
+            return found
+    return _random("philox_uint32", where, count, seed, offset)
 
 
 def _floating(name: str, dtype: Any) -> np.dtype:
