@@ -21,6 +21,7 @@ from minigrad.ops.getitem import Put, PutSlices, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
+from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
 _INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
@@ -350,14 +351,17 @@ def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     elements of each row."""
     shape, positions = x._array.shape, index._array
     outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    xp = array_module(positions)
-    if inner == outer == 1 and not on_gpu(positions):
-        return Gather.apply(_shaped(x, (n,)), index, dim=0)
+    xp, there = array_module(positions), on_gpu(positions)
+    gather = Gather if there else Pick  # there the launcher checks
+    if inner == outer == 1 and not there:
+        return gather.apply(_shaped(x, (n,)), index, dim=0)
     if inner < _LONG and outer > 1:
         if inner > 1:
             positions = positions[:, None] * inner + xp.arange(inner)
-        columns = wrap(positions.reshape(1, -1)).expand(outer, positions.size)
-        return Gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
+        columns = wrap(expand_array(positions.reshape(1, -1), (outer, positions.size)))
+        if inner == 1:
+            columns._counter = index._counter  # that of the program's own
+        return gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
     if outer > 1:
         index = wrap(xp.arange(outer)[:, None] * n + positions)
     return Embedding.apply(_shaped(x, (outer * n, inner)), index, padding_idx=None)
