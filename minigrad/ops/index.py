@@ -33,18 +33,18 @@ def _along(name: str, dim: int) -> Callable:
     return lambda x, *operands: getattr(dispatch.active, name)(x, dim, *operands)
 
 
-def _inside(x: Any, index: Any, dim: int) -> bool:
+def inside(x: Any, index: Any, dim: int) -> bool:
     """Whether an index on the CPU has as many dimensions as x and no wrong number."""
     known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
     return known and all_below(index, x.shape[dim])
 
 
-_FEW = 1 << 16  # elements; of more, Python's share of the time is small
+FEW = 1 << 16  # elements; of more, Python's share of the time is small
 
 
 def _again(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     """A remembered `scatter` or `scatter_add`, or None."""
-    if index.size > _FEW or src.shape != index.shape or not _inside(x, index, dim):
+    if index.size > FEW or src.shape != index.shape or not inside(x, index, dim):
         return None
     return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(name, dim), x, index, src)
 
@@ -53,7 +53,7 @@ def _scattered(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     """`scatter` or `scatter_add`, remembered where the index need not be checked by the launch."""
     if src.shape != index.shape:
         src = src[tuple([slice(0, n) for n in index.shape])]
-    if index.size <= _FEW and _inside(x, index, dim):
+    if index.size <= FEW and inside(x, index, dim):
         return dispatch.together(_along(name, dim), x, index, src)
     return getattr(dispatch.active, name)(x, dim, index, src, error=wrong_index(x, dim))
 
@@ -88,7 +88,7 @@ class Gather(Pick):
 
     @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
-        return Pick.again(x, index, dim) if _inside(x, index, dim) else None
+        return Pick.again(x, index, dim) if inside(x, index, dim) else None
 
 
 class ScatterAdd(Op):
