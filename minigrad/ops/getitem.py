@@ -156,8 +156,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 return Take.apply(self, index=positions, tail=tail)
         except (IndexError, ValueError):  # a negative position, or a wrong one
             pass
-    if on_cpu and (found := _of_slices(self, index)) is not None:
-        return found
+    if on_cpu and (slices := _of_slices(self, index)) is not None:
+        return slices
     both_there = type(index) is Tensor and on_gpu(index._array) and on_gpu(self._array)
     if both_there and mode.recorder is None:
         parts = _parts_on_gpu(self, index._array)
