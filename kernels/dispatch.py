@@ -47,7 +47,8 @@ def relaunch(tracer: Any, active: Any, operation: Any, *operands: Any) -> Any:
 
 def together(function: Callable, *operands: Any) -> Any:
     """function(*operands), an array or a tuple of arrays that operations of the active dialect make
-    of arrays and numbers: from its third call on as one remembered launch."""
+    of arrays and numbers, or the first operand, which they have changed in place: from its third
+    call on as one remembered launch."""
     found = relaunch(tracer, active, function, *operands)
     if found is None:
         found = function(*operands)

@@ -253,8 +253,13 @@ def _by_numpy(shape: Any, seed: int, offset: int, dtype: Any = None) -> Any:
 
 def words(count: int, generator: Generator | None, where: device = CPU) -> Any:
     """`count` random 32-bit words."""
-    source = generator or current_generator()
-    return _random("philox_uint32", where, count, *source.next_call())
+    seed, offset = (generator or current_generator()).next_call()
+    if where is CPU:
+        name, active = dispatch.named("philox_uint32", count), dispatch.active
+        found = dispatch.relaunch(dispatch.tracer, active, name, seed, offset)
+        if found is not None:
+            return found
+    return _random("philox_uint32", where, count, seed, offset)
 
 
 def _floating(name: str, dtype: Any) -> np.dtype:
@@ -364,13 +369,17 @@ def _integers(low: int, high: int, shape: tuple, generator: Generator | None, wh
         )
     if where.type == "meta":
         return device_module("meta").empty(shape, np.dtype(np.int64))
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if high - low > 2**32:
         pairs = words(2 * count, generator, where).astype(np.uint64)
         values = (pairs[::2] << np.uint64(32)) | pairs[1::2]
     else:
         values = words(count, generator, where).astype(np.uint64)
-    return ((values % np.uint64(high - low)).astype(np.int64) + low).reshape(shape)
+    values %= np.uint64(high - low)
+    found = values.view(np.int64)  # modulo 2**64, as the sum is
+    if low:
+        found += low
+    return found.reshape(shape)
 
 
 @export(method=False)
@@ -571,8 +580,11 @@ def multinomial(
     if replacement:
         u = _random("uniform", input.device, (len(rows), num_samples), seed, offset, np.float64)
         cumulative = rows.cumsum(1)
-        wanted = wrap(u * cumulative[:, -1:])
-        index = functions.searchsorted(wrap(cumulative), wanted, right=True)._array
+        wanted = u * cumulative[:, -1:]
+        if type(rows) is np.ndarray and rows.size * num_samples <= _FEW:  # NumPy takes row by row
+            index = (cumulative[:, None] <= wanted[:, :, None]).sum(2)
+        else:
+            index = functions.searchsorted(wrap(cumulative), wrap(wanted), right=True)._array
         index = xp.minimum(index, rows.shape[1] - 1)
     else:
         if num_samples > rows.shape[1]:
@@ -581,19 +593,28 @@ def multinomial(
             )
         u = _random("uniform", input.device, rows.shape, seed, offset, np.float64)
         keys = dispatch.active.pointwise(_KEYS, rows, u, params=(-math.inf,))
-        index = functions.topk(wrap(keys), num_samples, 1).indices._array
-    return wrap(index.astype(np.int64).reshape(*shape[:-1], num_samples))
+        if num_samples == 1:
+            index = keys.argmax(1)
+        else:
+            index = functions.topk(wrap(keys), num_samples, 1).indices._array
+    return wrap(index.astype(np.int64, copy=False).reshape(*shape[:-1], num_samples))
 
 
 _KEYS = Expr(
     "sampling_keys", ("weight", "u"), "where(weight > 0, log(maximum(u, 1e-300)) / weight, last)",
     params=("last",),
 )  # fmt: skip
+_FEW = 1 << 12  # comparisons that take less time than a search
 _NO_WEIGHT = "invalid multinomial distribution (sum of probabilities <= 0)"
 
 
 def _check_weights(rows: Tensor) -> None:
     """Raise for weights of which there is nothing to draw; a GPU is waited for once."""
+    array = rows._array
+    if type(array) is np.ndarray:
+        least, most = array.item(array.argmin()), array.item(array.argmax())  # NaN, if there is one
+        if least > 0 and most < math.inf:
+            return
     with no_grad():
         found = rows.amin(), rows.amax(), rows.sum(1).amin()
         least, most, least_sum = read(functions.stack(found)._array, "tolist")

@@ -505,7 +505,7 @@ class Tensor(Methods):
 
     def cpu(self, memory_format: Any = None) -> Tensor:
         """This tensor on the CPU (itself if it is there)."""
-        return self.to("cpu")
+        return self.to(CPU)
 
     def cuda(
         self, device: Any = None, non_blocking: bool = False, memory_format: Any = None

@@ -48,8 +48,9 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
     return _kernel(f"embedding_backward_{version}", (), types, _sized_by_index)
 
 
-def gather_kernel(dtype: np.dtype, index: np.dtype) -> Kernel:
-    """kernel(x, index, out, size, length, inner)."""
+def gather_kernel(dtype: np.dtype, index: np.dtype, single: bool) -> Kernel:
+    """kernel(x, index, out, size, length, inner). `single` tells the other dialect that the last
+    two are 1; this kernel is the same for any."""
     return _kernel("gather", (), _types(dtype, index), _sized_by_index)
 
 

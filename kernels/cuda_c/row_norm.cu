@@ -10,9 +10,11 @@
 // 3. warp       short rows: a warp per row, elements in registers by 16-byte loads, shuffles
 // 4. split      few long rows: several blocks per row leave the mean and squares of their parts; a
 //               second launch merges them, and reads x again for the result
-// Gradient of x: `split` likewise; `block` reads g and x twice, `warp` keeps them in registers. Those
-// of weight and bias: a column of threads walks down some of the rows, whose sums are added up by a
-// reduction.
+//    thread     many rows of a few elements on a CPU: a thread per row. x and y lie in transposed
+//               copies, in which the elements that neighbouring threads read are neighbours
+// Gradient of x: `split` and `thread` likewise; `block` reads g and x twice, `warp` keeps them in
+// registers. Those of weight and bias: a column of threads walks down some of the rows, whose sums
+// are added up by a reduction.
 #include "common.cuh"
 
 // The result of an element whose distance from the mean is d.
@@ -187,6 +189,29 @@ __global__ void warp(const T* x, const P* weight, const P* bias, A* mean, A* inv
     store_row<A, PACKS>(values, y + row * n, n, packs);
 }
 
+// x and y (N, rows).
+template <class T, class P, class A, bool CENTRED, bool WEIGHT, bool BIAS, int N>
+__global__ void thread(const T* __restrict__ x, const P* weight, const P* bias, A* mean, A* invstd,
+                       T* __restrict__ y, A eps, int rows) {
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    A values[N], total = A(0);
+    #pragma unroll
+    for (int i = 0; i < N; ++i) total += values[i] = A(x[i * (long long)rows + row]);
+    const A m = CENTRED ? total / A(N) : A(0);
+    total = A(0);
+    #pragma unroll
+    for (int i = 0; i < N; ++i) total += (values[i] - m) * (values[i] - m);
+    const A inv = inverse_root<A, CENTRED>(total / A(N) + eps);
+    if (CENTRED) mean[row] = m;
+    invstd[row] = inv;
+    #pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const A v = scaled<A, WEIGHT, BIAS>(values[i] - m, inv, weight, bias, i);
+        y[i * (long long)rows + row] = T(v);
+    }
+}
+
 template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, int BLOCK>
 __global__ void block_backward(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
                                const M* invstd, const P* weight, T* __restrict__ dx, int n) {
@@ -279,6 +304,33 @@ __global__ void warp_backward(const T* g, const T* x, const M* mean, const M* in
         }
     }
     store_row<A, PACKS>(grads, dx + row * n, n, packs);
+}
+
+// g, x, dx and terms (N, rows): if AFFINE, dweight is the sum of the terms.
+template <class T, class M, class P, class A, bool CENTRED, bool WEIGHT, bool AFFINE, int N>
+__global__ void thread_backward(const T* __restrict__ g, const T* __restrict__ x, const M* mean,
+                                const M* invstd, const P* weight, T* __restrict__ dx, A* terms,
+                                int rows) {
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const A m = CENTRED ? A(mean[row]) : A(0), inv = A(invstd[row]);
+    A grads[N], xhat[N], plain = A(0), product = A(0);
+    #pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const long long at = i * (long long)rows + row;
+        grads[i] = A(g[at]);
+        xhat[i] = (A(x[at]) - m) * inv;
+        if (AFFINE) terms[at] = grads[i] * xhat[i];
+        if (WEIGHT) grads[i] *= A(weight[i]);
+        plain += grads[i];
+        product += grads[i] * xhat[i];
+    }
+    plain = CENTRED ? plain / A(N) : A(0);
+    product /= A(N);
+    #pragma unroll
+    for (int i = 0; i < N; ++i) {
+        dx[i * (long long)rows + row] = T(inv * (grads[i] - plain - xhat[i] * product));
+    }
 }
 
 // Block (BX, BY), grid (tiles of n, parts): dweight and dbias (parts, n), each of some of the rows.

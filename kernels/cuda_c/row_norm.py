@@ -18,6 +18,10 @@ def _row_a_warp(x, *others):
     return x, *others, *x.shape
 
 
+def _row_a_thread(x, *others):
+    return x, *others, x.shape[1]
+
+
 def _by_block(
     name: str, acc_t: str, centred: bool, has_weight: bool, has_bias: bool, block: int
 ) -> Kernel:
@@ -32,6 +36,12 @@ def warp(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, held: int)
     return _kernel("warp", (0, 1 if has_weight else 2), constants, _row_a_warp)
 
 
+def thread(acc_t: str, centred: bool, has_weight: bool, has_bias: bool, n: int) -> Kernel:
+    """kernel(x, weight, bias, mean, invstd, y, eps): x and y (n, rows)."""
+    constants = (acc_t, centred, has_weight, has_bias, n)
+    return _kernel("thread", (0, 1 if has_weight else 2), constants, _row_a_thread)
+
+
 def block_backward(acc_t: str, centred: bool, has_weight: bool, block: int) -> Kernel:
     """kernel(g, x, mean, invstd, weight, dx)."""
     return _kernel("block_backward", (0, 3, 4), (acc_t, centred, has_weight, block), _row_a_block)
@@ -41,6 +51,12 @@ def warp_backward(acc_t: str, centred: bool, has_weight: bool, held: int) -> Ker
     """kernel(g, x, mean, invstd, weight, dx): `held` elements per lane."""
     constants = (acc_t, centred, has_weight, held)
     return _kernel("warp_backward", (0, 3, 4), constants, _row_a_warp)
+
+
+def thread_backward(acc_t: str, centred: bool, has_weight: bool, affine: bool, n: int) -> Kernel:
+    """kernel(g, x, mean, invstd, weight, dx, terms): g, x, dx and terms (n, rows)."""
+    constants = (acc_t, centred, has_weight, affine, n)
+    return _kernel("thread_backward", (0, 3, 4), constants, _row_a_thread)
 
 
 def parameter_sums(acc_t: str, centred: bool, shape: tuple[int, int]) -> Kernel:

@@ -22,11 +22,11 @@ def rows_kernel(line: str, version: str, dtype: np.dtype) -> Kernel:
     return Kernel(_text(line, dtype), "scan_rows", (), (_VERSIONS[version],), as_passed)
 
 
-def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Kernel:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which
-    combines in the dtype `total`."""
+def columns_kernel(line: str, dtype: np.dtype, total: np.dtype, tiled: bool) -> Kernel:
+    """kernel(x, out, length, inner, tiles) over (outer, length, inner): a thread per column, which
+    combines in the dtype `total`. `tiled` and `tiles` are for the other dialect."""
 
-    def arguments(x, out, length, inner):
+    def arguments(x, out, length, inner, tiles):
         return x, out, x.size // length, length, inner
 
     return Kernel(_text(line, dtype, total), "scan_columns", (), (), arguments)

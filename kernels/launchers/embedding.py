@@ -45,6 +45,7 @@ PUT_VERSIONS = {
 
 MODES = {"atomic": "add", "elements": "put"}  # of the kernels that check the index
 
+FEW_SUMS = 1 << 14  # of which zeros by a launch, that is remembered, take less time than the host's
 THREADS, TIMES = 256, 8  # a thread has so many elements where its kernel checks the index
 ROW_BLOCK, SHORT_ROWS = (64, 4), ((8, 128), (16, 64))
 COLUMNS = 64  # of a block of neighbouring columns
@@ -200,6 +201,8 @@ def embedding_backward(
         with _expected("embedding_backward", index, num_rows, negative) as (record, number):
             return _added_there(dialect, g, index, record, number, low, shape, "embedding_backward")
     index = _checked(dialect, "embedding_backward", index, num_rows, negative)
+    if version == "lines" and not on_gpu(g) and num_rows * g.shape[-1] <= FEW_SUMS:
+        return _added_to_few(dialect, g, index, num_rows)
     rows, width = index.size, g.shape[-1]
     dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
     if g.size:
@@ -215,6 +218,21 @@ def embedding_backward(
         factory = dialect.embedding.embedding_backward_kernel
         launch = _plans.launch("embedding_backward", version, factory, constants, grid, block, dw)
         launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), *numbers)
+    return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
+
+
+@remembered(2)
+def _added_to_few(dialect: Dialect, g, index, num_rows: int):
+    """`embedding_backward` by lines, into few zeros that a launch writes."""
+    rows, width = index.size, g.shape[-1]
+    dw = empty((num_rows, width), sum_dtype("lines", g.dtype), g)
+    pointwise(dialect, TABLE["copy"], 0, dtype=dw.dtype, out=dw)
+    if g.size:
+        tiles, constants = _tiles(rows, width)[0], ("lines", g.dtype, index.dtype)
+        factory = dialect.embedding.embedding_backward_kernel
+        how = "embedding_backward", "lines", factory, constants, tiles, ROW_BLOCK[0]
+        launch = _plans.launch(*how, dw)
+        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
 
@@ -279,9 +297,10 @@ def _gather(dialect: Dialect, x, index, shape: tuple, axis: int, shared: int = 1
     if not out.size:
         return out
     block = _row_block(width, out)
-    if block == ROW_BLOCK and 2 * width < block[0]:  # most threads would have nothing to do
+    if width == 1 or (block == ROW_BLOCK and 2 * width < block[0]):  # or most threads are idle
         grid, factory = ceil_div(out.size, THREADS), dialect.embedding.gather_kernel
-        launch = _plans.launch("gather", "elements", factory, dtypes, grid, THREADS, out)
+        kind = (*dtypes, length == inner == 1)
+        launch = _plans.launch("gather", "elements", factory, kind, grid, THREADS, out)
         launch(*arrays, size, length, inner)
         return out
     factory = dialect.embedding.gather_rows_kernel

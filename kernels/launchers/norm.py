@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -31,11 +32,16 @@ from kernels.launchers.common import (
     zeros,
 )
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
+from kernels.launchers.row_norm import layer_norm_backward
+from kernels.launchers.transpose import copy
+from kernels.pointwise import TABLE, Expr
 
 SPLIT = {"split": "few channels: several blocks per channel, whose sums are added up after"}
 COLUMN_BLOCK = (32, 8)
+SMALL_PLANE, MANY = 49, 4096  # elements of planes, and of x, that a CPU takes side by side
 LEAST_ROWS, LEAST_ELEMENTS = 64, 4096  # of a channel that a block adds up where it is split
 
 
@@ -53,6 +59,11 @@ def _view(x) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     """Version, and the shapes under which reductions and elementwise kernels see x."""
     (n, c), s = x.shape[:2], math.prod(x.shape[2:])
     return ("columns", (n, c), (n, c)) if s == 1 else ("planes", (n, c, s), (n * c, s))
+
+
+def _is_small(x) -> bool:
+    """Whether x has small planes on a CPU: with a block each, most of its time is their ends."""
+    return not on_gpu(x) and 1 < math.prod(x.shape[2:]) <= SMALL_PLANE and x.size >= MANY
 
 
 def _block(x) -> int:
@@ -149,9 +160,31 @@ def _plan_split_statistics(dialect: Dialect, x, parts: _Parts):
     return statistics, view
 
 
+def _plan_small_statistics(dialect: Dialect, x):
+    """As `_plan_statistics`, for small planes: the mean and squares of each element's column, which
+    are then the parts of a channel."""
+    (n, c), s = x.shape[:2], math.prod(x.shape[2:])
+    acc_t, dtype, name = dialect.common.scalar_type(x.dtype), compute_dtype(x.dtype), "batch_norm"
+    grid, block = _reduction_tiling("columns", c * s, CPU_BLOCK)
+    run = launcher(name, "split", dialect.norm.split_columns(acc_t), (grid, 1), block)
+    grid, block = _reduction_tiling("columns", c, CPU_BLOCK)
+    merge = launcher(name, "split", dialect.norm.merge(acc_t), grid, block)
+    sizes = np.full(s, n, dtype)
+
+    def statistics(x, mean, invstd, eps):
+        means, squares = (empty((1, c * s), dtype, x) for _ in range(2))
+        run(x, sizes, means, squares, 0, n)
+        parts = [copy(dialect, a.reshape(c, s).T) for a in (means, squares)]
+        merge(*parts, sizes, mean, invstd, eps)
+
+    return statistics, (n, c * s)
+
+
 def _plan_statistics(dialect: Dialect, x, version: str | None):
     """The function (x, mean, invstd, eps), and the shape in which it sees x."""
     check_version("batch_norm", version, SPLIT)
+    if version is None and _is_small(x):
+        return _plan_small_statistics(dialect, x)
     if parts := _parts(x, version):
         return _plan_split_statistics(dialect, x, parts)
     version, view, _ = _view(x)
@@ -207,6 +240,8 @@ def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     plan = _plans.get(key)
     if plan is None:
         plan = _plans.keep(key, _plan_apply(dialect, x, mean, invstd, weight, bias))
+    if _is_small(x):
+        return _apply_small(dialect, x, mean, invstd, weight, bias)
     run, view, none = plan
     y = empty(x.shape, x.dtype, x)
     if y.size:
@@ -217,8 +252,68 @@ def batch_norm_apply(dialect: Dialect, x, mean, invstd, weight, bias):
     return y
 
 
+def _line(dialect: Dialect, expr: Expr, like, *arrays, params=()):
+    """A line on arrays (N, C, S), of the dtype of `like`, and vectors (C,)."""
+    c, wide, own = like.shape[1], compute_dtype(like.dtype), like.dtype
+    seen = [contiguous(a).reshape(c, 1) if a.ndim == 1 else a for a in arrays]
+    out_dtype = None if wide == own else own
+    return pointwise(dialect, expr, *seen, params=params, dtype=wide, out_dtype=out_dtype)
+
+
+def _apply_small(dialect: Dialect, x, mean, invstd, weight, bias):
+    """`batch_norm_apply` for small planes."""
+    vectors = [v for v in (mean, invstd, weight, bias) if v is not None]
+    line = _APPLY[weight is not None, bias is not None]
+    y = _line(dialect, line, x, contiguous(x).reshape(*x.shape[:2], -1), *vectors)
+    return y.reshape(x.shape)
+
+
+def _apply_line(has_weight: bool, has_bias: bool) -> Expr:
+    scale = "invstd * weight" if has_weight else "invstd"
+    args = ("x", "mean", "invstd", *["weight"] * has_weight, *["bias"] * has_bias)
+    text = f"(x - mean) * ({scale}){' + bias' * has_bias}"
+    return Expr("batch_norm_apply", args, text)
+
+
+_APPLY = {flags: _apply_line(*flags) for flags in itertools.product((False, True), repeat=2)}
+_GRADIENT = Expr(
+    "batch_norm_gradient", ("g", "x", "mean", "scale", "plain", "slope"),
+    "scale * (g - plain - (x - mean) * slope)",
+)  # fmt: skip
+_SHARE = Expr("share", ("d",), "d / count", params=("count",))
+
+
+def _gradient_small(dialect: Dialect, g, x, mean, invstd, weight, dweight, dbias, count):
+    """The gradient of batch norm with respect to x, for small planes."""
+    planes = [a.reshape(*x.shape[:2], -1) for a in (g, x)]
+    mul, wide = TABLE["mul"], compute_dtype(x.dtype)
+    scale = invstd if weight is None else pointwise(dialect, mul, invstd, weight, dtype=wide)
+    plain, slope = (pointwise(dialect, _SHARE, d, params=(count,)) for d in (dbias, dweight))
+    slope = pointwise(dialect, mul, slope, invstd, dtype=wide)
+    return _line(dialect, _GRADIENT, x, *planes, mean, scale, plain, slope).reshape(x.shape)
+
+
+def _plan_small_sums(dialect: Dialect, name: str, x):
+    """As `_plan_sums`, for small planes."""
+    (n, c), s = x.shape[:2], math.prod(x.shape[2:])
+    acc_t, dtype = dialect.common.scalar_type(x.dtype), compute_dtype(x.dtype)
+    grid, block = _reduction_tiling("columns", c * s, CPU_BLOCK)
+    run = launcher(name, "columns", dialect.norm.sums_columns(acc_t), grid, block)
+
+    def sums(g, x, mean, invstd):
+        repeated = (np.broadcast_to(v.reshape(c, 1), (c, s)) for v in (mean, invstd))
+        statistics = [copy(dialect, v).reshape(-1) for v in repeated]
+        found = [empty((c * s,), dtype, x) for _ in range(2)]
+        run(g.reshape(n, c * s), x.reshape(n, c * s), *statistics, *found)
+        return [reduce(dialect, "sum", a.reshape(c, s), 1) for a in found]
+
+    return sums
+
+
 def _plan_sums(dialect: Dialect, name: str, x, asked: str | None):
     """The function (g, x, mean, invstd) -> dweight, dbias."""
+    if asked is None and _is_small(x):
+        return _plan_small_sums(dialect, name, x)
     version, view, _ = _view(x)
     columns, acc_t, c = version == "columns", dialect.common.scalar_type(x.dtype), x.shape[1]
     parts, block, dtype = _parts(x, asked), _block(x), compute_dtype(x.dtype)
@@ -280,6 +375,9 @@ def batch_norm_backward(
     if fixed:
         none = zeros(mean.shape, mean.dtype, x)
         return batch_norm_apply(dialect, g, none, invstd, weight, None), dweight, dbias
+    if version is None and _is_small(x):
+        given = g, x, mean, invstd, weight, dweight, dbias, count
+        return _gradient_small(dialect, *given), dweight, dbias
     dx = empty(x.shape, x.dtype, x)
     if dx.size:
         weight = none if weight is None else contiguous(weight)
@@ -321,6 +419,8 @@ def group_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     if plan is None:
         plan = _plans.keep(key, _plan_groups(dialect, g, x, mean, invstd, weight))
     run, view, table, none = plan
+    if x.size and view[2] == 1 and not on_gpu(x) and compute_dtype(x.dtype) == x.dtype:
+        return _groups_of_rows(dialect, g, x, mean, invstd, weight)
     dx, dtype = empty(x.shape, x.dtype, x), compute_dtype(x.dtype)
     if not x.size:
         return dx, *[zeros(x.shape[1:2], dtype, x) for _ in range(2)]
@@ -329,8 +429,25 @@ def group_norm_backward(dialect: Dialect, g, x, mean, invstd, weight):
     weight = none if weight is None else contiguous(weight).reshape(table)
     each = empty((2, *x.shape[:2]), dtype, x)
     run(*given, weight, *each.reshape(2, *view[:2]), dx.reshape(view))
-    dweight, dbias = reduce(dialect, "sum", each, 1)
-    return dx, dweight, dbias
+    return dx, *[reduce(dialect, "sum", part, 0) for part in each]
+
+
+def _groups_of_rows(dialect: Dialect, g, x, mean, invstd, weight):
+    """`group_norm_backward` where a channel is one element: a group is a row of layer norm."""
+    shape, (n, channels), groups = x.shape, x.shape[:2], mean.shape[1]
+    rows, own = (n, groups, channels // groups), (n, groups, 1)
+    g, x = (contiguous(a).reshape(rows) for a in (g, x))
+    statistics = [contiguous(a).reshape(own) for a in (mean, invstd)]
+    terms = pointwise(dialect, _TERMS, g, x, *statistics, dtype=x.dtype)
+    dweight, dbias = (reduce(dialect, "sum", a.reshape(n, channels), 0) for a in (terms, g))
+    if weight is not None:
+        g = pointwise(dialect, TABLE["mul"], g, contiguous(weight).reshape(rows[1:]), dtype=x.dtype)
+    statistics = [a.reshape(n, groups) for a in statistics]
+    dx = layer_norm_backward(dialect, g, x, *statistics, None, 1, False)[0]
+    return dx.reshape(shape), dweight, dbias
+
+
+_TERMS = Expr("group_norm_terms", ("g", "x", "mean", "invstd"), "g * (x - mean) * invstd")
 
 
 def _cost(x, *_, **__):

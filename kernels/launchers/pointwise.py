@@ -236,7 +236,8 @@ def _same_view(a, out) -> bool:
 def _lie_across(expr: Expr, arrays, compute: np.dtype, result: np.dtype) -> list[bool]:
     """Which operands have rows whose neighbours are not neighbours in memory. A CPU reads those
     element by element, and computes so, too; not where it only copies."""
-    if expr is TABLE["copy"] and arrays[0].dtype == compute == result:
+    first = arrays[0]
+    if expr is TABLE["copy"] and type(first) not in _SCALARS and first.dtype == compute == result:
         return [False]
     return [type(a) not in _SCALARS and abs(_row_stride(a)) not in (0, a.itemsize) for a in arrays]
 

@@ -79,16 +79,20 @@ def philox_uint32(dialect: Dialect, n: int, seed: int, offset: int, like=None) -
     """
     if n < 0:
         raise ValueError(f"philox_uint32: expected n >= 0, got {n}")
-    out = namespace(like).empty(n, np.uint32)
-    if n:
-        counters = ceil_div(n, 4)
-        key = (dialect, type(out) is ndarray or place(out), counters)
-        launch = _plans.get(key)
-        if launch is None:
-            plan = _plan("philox_uint32", counters, dialect.random.philox_kernel())
-            launch = _plans.keep(key, plan)
-        launch(out, *_words(seed, offset))
-    return out
+    where = like is None or type(like) is ndarray or place(like)
+    key = (dialect, where, n)
+    plan = _plans.get(key) or _plans.keep(key, _plan_words(dialect, n, like))
+    return plan(_words(seed, offset))
+
+
+def _plan_words(dialect: Dialect, n: int, like) -> Callable:
+    """A function of (seed, offset)."""
+    allocate = functools.partial(namespace(like).empty, n, np.dtype(np.uint32))
+    if not n:
+        return lambda operands: allocate()
+    launch = _plan("philox_uint32", ceil_div(n, 4), dialect.random.philox_kernel())
+    name = dispatch.named("philox_uint32", n)
+    return Single(launch, allocate, lambda operands, out: (out, *operands), dialect, name)
 
 
 def uniform(

@@ -19,9 +19,13 @@ from kernels.launchers.common import (
     launcher,
     namespace,
     on_gpu,
+    zeros,
 )
 from kernels.launchers.matmul import matmul
 from kernels.launchers.plans import Plans, place
+from kernels.launchers.pointwise import pointwise
+from kernels.launchers.relaunch import remembered
+from kernels.pointwise import TABLE
 
 GATES = {"tanh": 1, "relu": 1, "gru": 3, "lstm": 4}
 VERSIONS = {
@@ -36,6 +40,8 @@ BACKWARD = {
 THREADS = 128  # of a block of the kernels for one step
 UNITS = 1024  # threads of a block, so units of the state, that `sequence` takes
 SHARED = 32 * 1024  # bytes of shared memory that a block of `sequence` takes
+
+FEW_STEPS = 64  # up to so many, a CPU remembers the launches of all steps together
 
 _plans = Plans()
 _MATMUL = dispatch.named("matmul")
@@ -194,19 +200,27 @@ def recurrent(
     do not fit.
     """
     _check_forward(x, weight, bias, h, c, mode, sizes, version)
+    if sizes is None and len(x) <= FEW_STEPS and not on_gpu(x):
+        return _forward_of_few(dialect, x, weight, bias, h, c, mode, version)
+    return _forward(dialect, x, weight, bias, h, c, mode, version, sizes)
+
+
+def _forward(dialect: Dialect, x, weight, bias, h, c, mode: str, version: str | None, sizes=None):
     flags = _plan_forward, bias is not None
     plan, run = _planned(dialect, "recurrent", x, weight, mode, version, *flags)
     first = [state for state in (h, c) if state is not None]
     states = empty((len(first), plan.steps + 1, *h.shape), x.dtype, x)
     for k, state in enumerate(first):
-        states[k, 0] = state
+        pointwise(dialect, TABLE["copy"], state, dtype=x.dtype, out=states[k, 0])
     held = 4 * plan.h if plan.parts > 1 else 0
-    make = namespace(x).zeros if sizes is not None else namespace(x).empty
-    gates = make((*x.shape[:2], held), x.dtype)
+    gates = (empty if sizes is None else zeros)((*x.shape[:2], held), x.dtype, x)
     if x.size:
         given = gates if held else plan.none.reshape(1, 1, 1)
         run(contiguous(x), weight, bias, plan.sizes(sizes), states, given)
     return states, gates
+
+
+_forward_of_few = remembered(5)(_forward)
 
 
 def _plan_backward(plan: _Plan):
@@ -222,8 +236,9 @@ def _plan_backward(plan: _Plan):
     step = plan.launch(name, kernels.cell_backward(*flags))
 
     def cell(g, weight, sizes, states, gates, past, dc, dx, dr):
-        past[...] = dc[...] = 0
-        product = namespace(g).zeros_like(past)
+        product = empty(past.shape, past.dtype, past)
+        for part in (past, dc, product):
+            pointwise(plan.dialect, TABLE["copy"], 0, dtype=part.dtype, out=part)
         for t in reversed(range(plan.steps)):
             step(g, product, sizes, states, gates, past, dc, dx, dr, t + 1)
             product = plan.product(dr[t] if plan.mode == "gru" else dx[t], weight)
@@ -247,18 +262,32 @@ def recurrent_backward(
             f"{name}: expected g and states of shape {shape}, got {g.shape} and {states.shape}"
         )
     _check_sizes(name, sizes, steps, batch)
+    if sizes is None and steps <= FEW_STEPS and not on_gpu(g):
+        dx, *others = _backward_of_few(dialect, g, weight, states, gates, mode, version)
+    else:
+        dx, *others = _backward(dialect, g, weight, states, gates, mode, version, sizes)
+    return dx, (others[0] if mode == "gru" else dx), others[-1]
+
+
+def _backward(dialect: Dialect, g, weight, states, gates, mode: str, version, sizes=None):
+    """What `recurrent_backward` returns, without the second result where it is the first."""
+    name, (steps, batch), width = "recurrent_backward", gates.shape[:2], weight.shape[1]
     dx = empty((steps, batch, GATES[mode] * width), g.dtype, g)
     plan, run = _planned(dialect, name, dx, weight, mode, version, _plan_backward)
     dr = empty(dx.shape, g.dtype, g) if mode == "gru" else dx
     first = empty((len(g), batch, width), g.dtype, g)
+    results = (dx, dr, first) if mode == "gru" else (dx, first)
     if not dx.size:
         first[...] = g.sum(1)
-        return dx, dr, first
+        return results
     given = contiguous(gates) if gates.size else plan.none.reshape(1, 1, 1)
     other = dr if mode == "gru" else plan.none.reshape(1, 1, 1)
     arrays = contiguous(g), weight, plan.sizes(sizes), contiguous(states), given
     run(*arrays, first[0], first[-1], dx, other)
-    return dx, dr, first
+    return results
+
+
+_backward_of_few = remembered(4)(_backward)
 
 
 def _cost(x, weight, bias, h, c, mode, *_, **__):

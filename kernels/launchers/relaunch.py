@@ -582,8 +582,9 @@ def _arrays_of(
     def is_scratch(a: np.ndarray) -> bool:
         return a.flags.c_contiguous and any(owner_of(a) is memory for memory in watch.memory)
 
-    made, launches = list(results), watch.launches
-    given = [a for a in shown if isinstance(a, np.ndarray)]
+    launches, given = watch.launches, [a for a in shown if isinstance(a, np.ndarray)]
+    in_place = len(results) == 1 and results[0] is shown[0]
+    made = [] if in_place else list(results)
     for i, a in enumerate(made):
         if not is_scratch(a) or any(np.may_share_memory(a, b) for b in made[:i]):
             return None
@@ -603,4 +604,6 @@ def _arrays_of(
                 made.append(root)
             else:
                 return None
+    if in_place and made:  # the first of which would be taken for the result
+        return None
     return made, tuple(lasting)

@@ -27,6 +27,7 @@ from kernels.launchers.common import (
 from kernels.launchers.plans import Plans, place
 from kernels.launchers.reduction import reduce
 from kernels.launchers.relaunch import remembered
+from kernels.launchers.transpose import copy
 
 FORWARD = {
     "online": "a block per row, statistics in one pass, read twice",
@@ -39,11 +40,14 @@ BACKWARD = {
     "warp": "a warp per row, elements in registers",
     "split": "few long rows: several blocks per row",
 }
+SHORT = {"thread": "many rows of a few elements on a CPU: a thread per row, rows side by side"}
 PARAMETERS = {"parameters": "weight and bias: threads along a row, down some of the rows"}
 ROW_IN_SHARED = 4096
 ROW_IN_REGISTERS = 1024
 GPU_COLUMNS, CPU_COLUMNS = (32, 8), (256, 1)  # blocks of the sums over rows
 ROWS_A_PART = 64  # that a column of threads adds up on a GPU
+FEW, MANY_ROWS = 24, 64  # elements of rows, and how many of them, that a CPU takes side by side
+THREADS = 256  # of a block where each has a row
 LEAST_ELEMENTS = 1024  # of a row that a block takes where it is split
 
 _plans = Plans()
@@ -73,7 +77,8 @@ def _check(name: str, x, dims: int, *parameters) -> tuple[int, int]:
 
 
 def _check_version(name: str, version: str, n: int) -> None:
-    limit = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS}.get(version, n)
+    limits = {"one_read": ROW_IN_SHARED, "warp": ROW_IN_REGISTERS, "thread": FEW}
+    limit = limits.get(version, n)
     if n > limit:
         raise ValueError(f"{name}: version {version!r} takes rows of up to {limit}, got {n}")
 
@@ -132,17 +137,48 @@ def _split_backward(
     return run
 
 
+def _takes_columns(rows: int, n: int, gpu: bool) -> bool:
+    """Whether a thread for each row is fastest, in copies whose rows lie side by side."""
+    return not gpu and 0 < n <= FEW and rows >= MANY_ROWS
+
+
+def _columns(dialect: Dialect, x, rows: int, n: int):
+    """A copy (n, rows)."""
+    return copy(dialect, contiguous(x).reshape(rows, n).T)
+
+
+def _plan_forward_thread(dialect: Dialect, name: str, like, flags: tuple, lead: tuple, n: int):
+    """As `_plan_forward`, for many short rows on a CPU."""
+    rows, dtype = math.prod(lead), compute_dtype(like.dtype)
+    kernel, grid = dialect.row_norm.thread(*flags, n), ceil_div(rows, THREADS)
+    launch = launcher(name, "thread", kernel, grid, THREADS)
+    none = empty((1,), like.dtype, like)
+
+    def forward(x, weight, bias, eps):
+        y = empty((n, rows), x.dtype, x)
+        mean, invstd = (empty((rows,), dtype, x) for _ in range(2))
+        parameters = (none if p is None else contiguous(p).reshape(n) for p in (weight, bias))
+        columns = _columns(dialect, x, rows, n)
+        launch(columns, *parameters, mean, invstd, y, dtype.type(eps))
+        return copy(dialect, y.T).reshape(x.shape), mean.reshape(lead), invstd.reshape(lead)
+
+    return forward
+
+
 def _plan_forward(dialect: Dialect, name: str, x, weight, bias, dims: int, version: str | None):
     """The function (x, weight, bias, eps) -> y, mean, invstd."""
     rows, n = _check(name, x, dims, weight, bias)
-    check_version(name, version, FORWARD)
+    check_version(name, version, FORWARD | SHORT)
     forced, gpu = version == "split", on_gpu(x)
+    centred, dtype, lead = name == "layer_norm", compute_dtype(x.dtype), x.shape[: x.ndim - dims]
+    flags = (dialect.common.scalar_type(x.dtype), centred, weight is not None, bias is not None)
     if version is None:
         longer = "one_read" if n <= ROW_IN_SHARED else _longer(rows, n, "online", gpu)
-        version = "warp" if gpu and n <= ROW_IN_REGISTERS else longer
+        short = "warp" if gpu and n <= ROW_IN_REGISTERS else longer
+        version = "thread" if _takes_columns(rows, n, gpu) else short
     _check_version(name, version, n)
-    centred, dtype = name == "layer_norm", compute_dtype(x.dtype)
-    flags = (dialect.common.scalar_type(x.dtype), centred, weight is not None, bias is not None)
+    if version == "thread" and x.size:
+        return _plan_forward_thread(dialect, name, x, flags, lead, n)
     if version == "split":
         run = _split_forward(dialect, name, x, flags, rows, n, forced)
     elif version == "warp":
@@ -152,7 +188,7 @@ def _plan_forward(dialect: Dialect, name: str, x, weight, bias, dims: int, versi
         block = GPU_BLOCK if gpu else SMALL_BLOCK
         kernel = getattr(dialect.row_norm, version)(*flags, block)
         run = launcher(name, version, kernel, rows, block)
-    none, lead = empty((1,), x.dtype, x), x.shape[: x.ndim - dims]
+    none = empty((1,), x.dtype, x)
 
     def forward(x, weight, bias, eps):
         y = empty(x.shape, x.dtype, x)
@@ -196,12 +232,40 @@ def rms_norm(dialect: Dialect, x, weight, eps: float, dims: int = 1, version=Non
     return y, invrms
 
 
+def _plan_backward_thread(dialect: Dialect, name: str, like, flags: tuple, shape: tuple, rows: int):
+    """As `_plan_backward`, for many short rows on a CPU."""
+    n, dtype, kernel = math.prod(shape), compute_dtype(like.dtype), dialect.row_norm.thread_backward
+    grid = ceil_div(rows, THREADS)
+    launches = [
+        launcher(name, "thread", kernel(*flags, affine, n), grid, THREADS)
+        for affine in (False, True)
+    ]
+    none = empty((1,), like.dtype, like)
+
+    def backward(g, x, mean, invstd, weight, affine):
+        columns = [_columns(dialect, a, rows, n) for a in (g, x)]
+        scale = none if weight is None else contiguous(weight).reshape(n)
+        mean = invstd if mean is None else mean  # which is not looked at then
+        statistics = [contiguous(a).reshape(rows) for a in (mean, invstd)]
+        dx, terms = empty((n, rows), x.dtype, x), none
+        if affine:
+            terms = empty((n, rows), dtype, x)
+        launches[affine](*columns, *statistics, scale, dx, terms)
+        dx = copy(dialect, dx.T).reshape(x.shape)
+        if not affine:
+            return dx, None, None
+        sums = [reduce(dialect, "sum", a, 1, dtype=dtype) for a in (terms, columns[0])]
+        return dx, *[a.reshape(shape) for a in sums]
+
+    return backward
+
+
 def _plan_backward(
     dialect: Dialect, name: str, g, x, mean, invstd, weight, dims: int, version: str | None
 ):
     """The function (g, x, mean, invstd, weight, affine) -> dx, dweight, dbias."""
     rows, n = _check(name, x, dims, weight)
-    check_version(name, version, BACKWARD)
+    check_version(name, version, BACKWARD | SHORT)
     if g.shape != x.shape or g.dtype != x.dtype:
         raise ValueError(f"{name}: expected g like x, {x.shape} {x.dtype}, got {g.shape} {g.dtype}")
     lead, shape = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
@@ -209,11 +273,15 @@ def _plan_backward(
         if a is not None and a.shape != lead:
             raise ValueError(f"{name}: expected statistics of shape {lead}, got {a.shape}")
     centred, dtype, gpu = mean is not None, compute_dtype(x.dtype), on_gpu(x)
-    forced, short = version == "split", gpu and n <= ROW_IN_REGISTERS
-    version = version or ("warp" if short else _longer(rows, n, "block", gpu))
+    forced = version == "split"
+    if version is None:
+        short = "warp" if gpu and n <= ROW_IN_REGISTERS else _longer(rows, n, "block", gpu)
+        version = "thread" if _takes_columns(rows, n, gpu) else short
     _check_version(name, version, n)
     acc_t, kernels = dialect.common.scalar_type(x.dtype), dialect.row_norm
     flags = (acc_t, centred, weight is not None)
+    if version == "thread" and x.size:
+        return _plan_backward_thread(dialect, name, x, flags, shape, rows)
     if version == "split":
         run = _split_backward(dialect, name, x, flags, rows, n, forced)
     elif version == "warp":
@@ -304,26 +372,32 @@ def _cost_of_rms_backward(g, x, invrms, *rest, **named):
     return specs[:2], flops - 3 * x.size
 
 
+def _n(version: str) -> int:
+    return FEW if version == "thread" else 70
+
+
 def _cases(rng, versions):
-    for n in (31, 32):  # the second in packs
+    for n in (5, 31, 32):  # the last in packs
         weight, bias = normal(rng, n), normal(rng, n)
         x, g = 2 + 3 * normal(rng, (9, n)), normal(rng, (9, n))
         stats = normal(rng, 9), 1 + normal(rng, 9) ** 2
-        for version in FORWARD:
+        for version in FORWARD if n > FEW else SHORT:
             yield "layer_norm", (x, weight, bias, 1e-5), {"version": version}, 40
-        for version in BACKWARD:
+        for version in BACKWARD if n > FEW else SHORT:
             yield "layer_norm_backward", (g, x, *stats, weight), {"version": version}, 400
     yield "rms_norm", (x, weight, 1e-5), {}, 40
     yield "rms_norm_backward", (g, x, stats[1], weight), {}, 400
 
 
 def _compiled(versions):
-    for n in (203, 1000):
+    for n in (5, 203, 1000):
         x, row, column = ones(129, n), ones(n), ones(129)
-        for version in versions("layer_norm"):
+        for version in versions("layer_norm") if n > FEW else SHORT:
             yield "layer_norm", (x, row, row, 1e-5), {"version": version}
             yield "rms_norm", (x, row, 1e-5), {"version": version}
-        for version in versions("layer_norm_backward"):  # each with the sums for weight and bias
+        for version in (
+            versions("layer_norm_backward") if n > FEW else SHORT
+        ):  # each with the sums for weight and bias
             yield "layer_norm_backward", (x, x, column, column, row), {"version": version}
             yield "rms_norm_backward", (x, x, column, row), {"version": version}
 
@@ -334,28 +408,33 @@ FAMILY = Family(
         Operation(
             layer_norm,
             _cost_of_layer,
-            lambda version: ((floats(9, 70), floats(70), floats(70), 1e-5), {}),
+            lambda version: ((floats(70, _n(version)), *floats(2, _n(version)), 1e-5), {}),
             FORWARD,
+            SHORT,
         ),
         Operation(
             rms_norm,
             _cost_of_rms,
-            lambda version: ((floats(9, 70), floats(70), 1e-5), {}),
+            lambda version: ((floats(70, _n(version)), floats(_n(version)), 1e-5), {}),
             FORWARD,
+            SHORT,
         ),
         Operation(
             layer_norm_backward,
             _cost_of_layer_backward,
-            lambda version: ((*floats(2, 9, 70), *floats(2, 9), floats(70)), {}),
+            lambda version: (
+                (*floats(2, 70, _n(version)), *floats(2, 70), floats(_n(version))),
+                {},
+            ),
             BACKWARD,
-            PARAMETERS,
+            SHORT | PARAMETERS,
         ),
         Operation(
             rms_norm_backward,
             _cost_of_rms_backward,
-            lambda version: ((*floats(2, 9, 70), floats(9), floats(70)), {}),
+            lambda version: ((*floats(2, 70, _n(version)), floats(70), floats(_n(version))), {}),
             BACKWARD,
-            PARAMETERS,
+            SHORT | PARAMETERS,
         ),
     ),
     _cases,

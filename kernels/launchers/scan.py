@@ -34,6 +34,8 @@ EXTREMA = {
 THREADS = 256
 CPU_ROWS = 4  # that a block on a CPU takes, a thread each: one after the other is fastest
 SEGMENT, LEAST_SEGMENT = 16384, 1024  # of a row, for a block; the latter for more blocks on a GPU
+SHORT_ROW, MANY_ROWS = 8, 64  # elements, and rows, that a CPU takes side by side
+LEAST_TILE = 32  # columns of which a CPU takes tiles
 LONG_COLUMN = 256  # elements of columns that are copied to rows where a GPU has few of them
 
 
@@ -121,14 +123,20 @@ def _combined(dialect: Dialect, name: str, x, axis: int, version: str | None):
     if inner == 1 and (version is not None or on_gpu(x)):
         _scan_rows(dialect, name, flat, out.ravel(), length, version or "shuffle")
         return out
+    if _columns_are_better(x, length, inner):
+        columns = copy(dialect, flat.reshape(-1, length).T)
+        return copy(dialect, _combined(dialect, name, columns, 0, None).T).reshape(x.shape)
     grid, threads = _columns(x, length, inner)
     if _rows_are_better(x, length, grid):
         rows = _combined(dialect, name, copy(dialect, x.swapaxes(axis, -1)), -1, None)
         return copy(dialect, rows.swapaxes(axis, -1))
-    constants = LINES[name], x.dtype, _total(x)
+    outer, tiles = x.size // (length * inner), ceil_div(inner, THREADS)
+    tiled = not on_gpu(x) and (inner >= LEAST_TILE or outer == 1 < inner)
+    grid = outer * tiles if tiled else grid
+    constants = LINES[name], x.dtype, _total(x), tiled
     kernel = dialect.scan.columns_kernel
     launch = _plans.launch(name, "columns", kernel, constants, grid, threads, x)
-    launch(flat, out.ravel(), length, inner)
+    launch(flat, out.ravel(), length, inner, tiles)
     return out
 
 
@@ -146,6 +154,11 @@ def _columns(x, length: int, inner: int) -> tuple[int, int]:
 def _rows_are_better(x, length: int, blocks: int) -> bool:
     """Whether a GPU has so few columns that they are copied to rows."""
     return on_gpu(x) and length >= LONG_COLUMN and splits(blocks, length, LONG_COLUMN // 2) > 1
+
+
+def _columns_are_better(x, length: int, inner: int) -> bool:
+    """Whether a CPU has so many short rows that they are copied to columns, which go together."""
+    return inner == 1 < length <= SHORT_ROW and not on_gpu(x) and x.size >= MANY_ROWS * length
 
 
 def _total(x) -> np.dtype:

@@ -103,15 +103,19 @@ def embedding_backward_kernel(version: str, dtype: np.dtype, index: np.dtype) ->
 
 
 @functools.cache
-def gather_kernel(dtype: np.dtype, index: np.dtype) -> Callable:
+def gather_kernel(dtype: np.dtype, index: np.dtype, single: bool) -> Callable:
     """kernel(x, index, out, size, length, inner): x (outer, size, inner), the others
-    (outer, length, inner)."""
+    (outer, length, inner). single: length and inner are 1, so that no element needs a division."""
+    SINGLE = single
 
     def gather_elements(x, index, out, size, length, inner):
         i = cuda.grid(1)
         if i < index.size:
-            outer = i // (length * inner)
-            out[i] = x[(outer * size + index[i]) * inner + i % inner]
+            if SINGLE:
+                out[i] = x[i * size + max(index[i], 0)]  # as in `embedding_rows`
+            else:
+                outer = i // (length * inner)
+                out[i] = x[(outer * size + index[i]) * inner + i % inner]
 
     flat = array(dtype)
     numbers = ["int64"] * 3

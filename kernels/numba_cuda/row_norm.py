@@ -9,8 +9,11 @@ backward g and x read and dx written, and both read once more for the sums over 
 3. warp       short rows: a warp per row, elements in registers, shuffles instead of barriers
 4. split      few long rows: several blocks per row write the mean and squares of their parts; a
               second launch merges them, and reads x again for the result
-Gradient of x: `split` likewise; `block` reads g and x twice, `warp` keeps them in registers. Those
-of weight and bias: a column of threads sums some of the rows, and a reduction adds these sums.
+   thread     many rows of a few elements on a CPU: a thread per row. x and y lie in transposed
+              copies, in which the elements that neighbouring threads read are neighbours
+Gradient of x: `split` and `thread` likewise; `block` reads g and x twice, `warp` keeps them in
+registers. Those of weight and bias: a column of threads sums some of the rows, and a reduction adds
+these sums.
 On the CPU a block is a warp that sums in shared memory: the loops of its tree become vector code.
 """
 
@@ -156,6 +159,38 @@ def warp(acc_t, centred: bool, has_weight: bool, has_bias: bool, held: int):
                 y[row, at] = v + acc_t(bias[at]) if has_bias else v
 
     return row_norm_warp
+
+
+@functools.cache
+def thread(acc_t, centred: bool, has_weight: bool, has_bias: bool, n: int):
+    """x and y (n, rows): a thread keeps a row of n elements in registers."""
+
+    @cuda.jit
+    def row_norm_thread(x, weight, bias, mean, invstd, y, eps):
+        values = cuda.local.array(n, acc_t)
+        row = cuda.grid(1)
+        if row >= x.shape[1]:
+            return
+        total = acc_t(0)
+        for i in range(n):
+            values[i] = acc_t(x[i, row])
+            total += values[i]
+        m = total / acc_t(n) if centred else acc_t(0)
+        total = acc_t(0)
+        for i in range(n):
+            d = values[i] - m
+            total += d * d
+        inv = inverse_root(total / acc_t(n) + eps, centred)
+        if centred:
+            mean[row] = m
+        invstd[row] = inv
+        for i in range(n):
+            v = (values[i] - m) * inv
+            if has_weight:
+                v *= acc_t(weight[i])
+            y[i, row] = v + acc_t(bias[i]) if has_bias else v
+
+    return row_norm_thread
 
 
 @functools.cache
@@ -355,6 +390,38 @@ def warp_backward(acc_t, centred: bool, has_weight: bool, held: int):
                 dx[row, at] = inv * (gv - xhat[i] * scaled)
 
     return row_norm_warp_backward
+
+
+@functools.cache
+def thread_backward(acc_t, centred: bool, has_weight: bool, affine: bool, n: int):
+    """As `thread`: dx, and if `affine` the terms (n, rows) of which dweight is the sum."""
+
+    @cuda.jit
+    def row_norm_thread_backward(g, x, mean, invstd, weight, dx, terms):
+        grads = cuda.local.array(n, acc_t)
+        xhat = cuda.local.array(n, acc_t)
+        row = cuda.grid(1)
+        if row >= g.shape[1]:
+            return
+        m = acc_t(mean[row]) if centred else acc_t(0)
+        inv = acc_t(invstd[row])
+        plain, scaled = acc_t(0), acc_t(0)
+        for i in range(n):
+            gv = acc_t(g[i, row])
+            xhat[i] = (acc_t(x[i, row]) - m) * inv
+            if affine:
+                terms[i, row] = gv * xhat[i]
+            if has_weight:
+                gv *= acc_t(weight[i])
+            grads[i] = gv
+            plain += gv
+            scaled += gv * xhat[i]
+        plain = plain / acc_t(n) if centred else acc_t(0)
+        scaled /= acc_t(n)
+        for i in range(n):
+            dx[i, row] = inv * (grads[i] - plain - xhat[i] * scaled)
+
+    return row_norm_thread_backward
 
 
 @functools.cache

@@ -138,23 +138,30 @@ def rows_kernel(line: str, version: str, dtype: np.dtype) -> Callable:
 
 
 @functools.cache
-def columns_kernel(line: str, dtype: np.dtype, total: np.dtype) -> Callable:
-    """kernel(x, out, length, inner) over (outer, length, inner): a thread per column, which
-    combines in the dtype `total`."""
+def columns_kernel(line: str, dtype: np.dtype, total: np.dtype, tiled: bool) -> Callable:
+    """kernel(x, out, length, inner, tiles) over (outer, length, inner): a thread per column, which
+    combines in the dtype `total`. tiled: `tiles` blocks for each of outer, so that neighbouring
+    threads always have neighbouring columns, which a CPU takes as vectors."""
     f = functions(line, dtype, total, True, False)
     load, combine, A, START = f.load, f.combine, f.accumulator, f.start
+    TILED = tiled
 
-    def scan_columns(x, out, length, inner):
-        column = cuda.grid(1)
-        if column < x.size // length:
-            outer = column // inner
-            start = outer * length * inner + column % inner
+    def scan_columns(x, out, length, inner, tiles):
+        if TILED:
+            column = cuda.blockIdx.x % tiles * THREADS + cuda.threadIdx.x
+            live = column < inner
+            start = cuda.blockIdx.x // tiles * length * inner + column
+        else:
+            column = cuda.grid(1)
+            live = column < x.size // length
+            start = column // inner * length * inner + column % inner
+        if live:
             total = A(START)
             for k in range(length):
                 total = combine(total, load(x[start + k * inner]))
                 out[start + k * inner] = total
 
-    return cuda.jit(signature(f.source, f.source, "int64", "int64"))(scan_columns)
+    return cuda.jit(signature(f.source, f.source, *["int64"] * 3))(scan_columns)
 
 
 def _takes(line: str) -> Callable:

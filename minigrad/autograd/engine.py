@@ -350,7 +350,7 @@ class Pass:
         array = grad._array
         if array.base is not None or id(array) in self.handed_out:
             with current.of((array,)):
-                array = array.copy()
+                array = _copied(array)
         self.handed_out.add(id(array))
         return wrap(array)
 
@@ -520,6 +520,12 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
             )
         result.append(grad)
     return result
+
+
+def _copied(array: Any) -> Any:
+    if array.size > 4096 and type(array) is np.ndarray and array.dtype.kind == "f":
+        return dispatch.active.copy(array)  # NumPy repeats a short row element by element
+    return array.copy()
 
 
 _ONES: dict[np.dtype, np.ndarray] = {}

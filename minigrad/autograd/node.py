@@ -523,9 +523,15 @@ class Op:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
         if unusual and mode.autocast is not None:
             inputs = mode.autocast.cast(cls.__name__, inputs)
-        arrays = []
+        arrays: list = []
+        tracked = False  # whether an input may require a gradient
         for t in inputs:
-            arrays.append(None if t is None else t._array)
+            if t is None:
+                arrays.append(None)
+                continue
+            arrays.append(t._array)
+            if t._requires_grad or t._view is not None:
+                tracked = True
         again, result = cls.again, None
         if again is not None:
             result = again(*arrays, **attrs)
@@ -536,7 +542,7 @@ class Op:
             result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
         if not several:
-            if not (mode.enabled or unusual):
+            if not (unusual or (tracked and mode.enabled)):
                 return wrap(result)  # which nobody records
             outputs: tuple = (wrap(result),)
         elif cls.first_only:
@@ -545,7 +551,7 @@ class Op:
             outputs = tuple([wrap(array) for array in result])
         if unusual and mode.observer is not None:
             mode.observer(cls, inputs, attrs, outputs[:1] if cls.first_only else outputs)
-        if mode.enabled:
+        if tracked and mode.enabled:
             edges, needs = edges_of(inputs)
             if needs:
                 cls.record(inputs, attrs, edges, outputs)

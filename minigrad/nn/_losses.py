@@ -148,7 +148,14 @@ def huber_loss(
 # ------------------------------------------------------------------------ classes
 
 
-def _class_weights_checked(input: Tensor, weight: Tensor) -> None:
+def _class_weights_checked(input: Tensor, weight: Tensor, classes: bool = True) -> None:
+    """classes: whether targets are classes, not probabilities."""
+    if classes and mode.enabled and weight.requires_grad:
+        name = "nll_loss2d" if input.dim() > 2 else "nll_loss"
+        raise RuntimeError(
+            f"The function '{name}_forward' is not differentiable with respect to argument "
+            "'weight'. This input cannot have requires_grad True."
+        )
     classes = input.shape[1] if input.dim() > 1 else input.shape[0]
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
@@ -196,36 +203,29 @@ def _in_batches(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def _finish_classes(
     loss: Tensor,
     target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
+    scales: Tensor | None,
+    ignore_index: int | None,
     reduction: str,
     shape: Any,
 ) -> Tensor:
-    """Reduce losses, one for each target and 0 where it is ignored; the mean divides by the sum of
-    weights not ignored."""
+    """Reduce losses, one for each target and 0 where it is `ignore_index`, which is None where none
+    is. The mean divides by the sum of `scales`, or by how many targets are not ignored."""
     if reduction == "none":
-        return loss.reshape(shape)
+        return loss if loss._array.shape == shape else loss.reshape(shape)
     if reduction == "sum":
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    if weight is None and (target.is_cuda or target.is_meta or mode.recorder is not None):
-        # The count stays there: nothing waits for it, and a recorded step counts each time.
-        if target.is_cuda and mode.recorder is None and target._array.dtype == np.int64:
-            return soft.MeanOfClasses.apply(loss, target, ignore_index=ignore_index)[0]
-        return loss.sum() / (target != ignore_index).sum()
-    if weight is None:
-        # Counted without recording; then the mean is usually a single reduction.
-        if not _may_ignore(target, ignore_index):
-            return loss.mean()
-        if is_batched(target._array):
-            return loss.sum() / (target != ignore_index).sum()
-        return loss.sum() / int((target._array != ignore_index).sum())
-    if not _may_ignore(target, ignore_index):
-        return loss.sum() / weight[target.long()].sum()
+    if scales is not None:
+        return loss.sum() / scales.sum()
+    if ignore_index is None:
+        return loss.mean()
+    if target.is_cuda and mode.recorder is None and target._array.dtype == np.int64:
+        return soft.MeanOfClasses.apply(loss, target, ignore_index=ignore_index)[0]
     kept = target != ignore_index
-    total = (weight[target.long().masked_fill(kept.logical_not(), 0)] * kept).sum()
-    return loss.sum() / total
+    if not (target.is_cpu and mode.recorder is None) or is_batched(target._array):
+        return loss.sum() / kept.sum()  # nothing waits for it; a recorded step counts each time
+    return loss.sum() / int(kept._array.sum())  # without recording
 
 
 def _may_ignore(target: Tensor, ignore_index: int) -> bool:
@@ -249,6 +249,14 @@ def _check_class_dtype(name: str, target: Tensor) -> None:
         )
 
 
+def _target_weights(weight: Tensor, target: Tensor, ignore_index: int | None) -> Tensor:
+    """The weight of each of the targets (N,), 0 where one is ignored."""
+    if ignore_index is None:
+        return weight.gather(0, target)
+    ignored = target == ignore_index
+    return weight.gather(0, target.masked_fill(ignored, 0)).masked_fill(ignored, 0)
+
+
 @autocasts
 def nll_loss(
     input: Tensor,
@@ -270,18 +278,20 @@ def nll_loss(
         _class_weights_checked(input, weight)
     shape = target._array.shape if input._array.ndim > 1 else ()
     input, classes = _in_batches(input, target)
-    classes = classes.unsqueeze(1)
-    safe, ignored = classes.long(), None
+    safe, ignored, scales = classes.long(), None, None
     if _may_ignore(classes, ignore_index):
         ignored = classes == ignore_index
         safe = safe.masked_fill(ignored, 0)
     check_bounds(safe._array, 0, input._array.shape[1], soft.wrong_class)
-    loss = -input.gather(1, safe)
-    if weight is not None:
-        loss = loss * weight[safe]
+    if weight is None:
+        loss = soft.NllLoss.apply(input, safe)
+    else:
+        loss, scales = soft.WeightedNllLoss.apply(input, safe, weight)
     if ignored is not None:  # no product, because an ignored row may contain -inf
         loss = loss.masked_fill(ignored, 0)
-    found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
+        scales = None if scales is None else scales.masked_fill(ignored, 0)
+    index = None if ignored is None else ignore_index
+    found = _finish_classes(loss, classes, scales, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
@@ -304,9 +314,10 @@ def cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    probabilities = target._array.shape == input._array.shape
     if weight is not None:
-        _class_weights_checked(input, weight)
-    if target._array.shape == input._array.shape:
+        _class_weights_checked(input, weight, not probabilities)
+    if probabilities:
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     if target._array.ndim == input._array.ndim and target.is_floating_point():
         raise RuntimeError(
@@ -321,8 +332,11 @@ def cross_entropy(
         return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     rows, classes = _classes_last(input, target)
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
-    shape = target._array.shape if input._array.ndim > 1 else ()
-    found = _finish_classes(loss, classes, weight, ignore_index, reduction, shape)
+    shape, scales = target._array.shape if input._array.ndim > 1 else (), None
+    index = ignore_index if _may_ignore(classes, ignore_index) else None
+    if weight is not None and reduction == "mean":
+        scales = _target_weights(weight, classes.long(), index)
+    found = _finish_classes(loss, classes, scales, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 

@@ -627,7 +627,7 @@ def batch_norm(
             if running_mean is not None:
                 running_mean.lerp_(mean.to(running_mean.dtype), momentum)
             if running_var is not None:
-                unbiased = (invstd**-2 - eps) * (count / (count - 1))
+                unbiased = norm.VARIANCE(invstd, params=(eps, count / (count - 1)))
                 running_var.lerp_(unbiased.to(running_var.dtype), momentum)
     return output
 

@@ -14,13 +14,13 @@ from kernels import dispatch
 from kernels.launchers.layout import borders
 from minigrad import dtypes
 from minigrad._names import kind
-from minigrad.autograd.mode import autocasts
+from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.inplace import inplace
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.ops.shape import either, expand, sizes
-from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView, unshared
+from minigrad.ops.views import Cat, Diagonal, Stack, ZerosExceptView, expand_array, unshared
 from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 
 
@@ -58,6 +58,30 @@ class Roll(Op):
         return (Roll.apply(g, cuts=tuple([(dim, -cut) for dim, cut in cuts])),)
 
 
+class Repeat(Op):
+    """x in the shape `spaced`, with ones, expanded to `wide`, and as a copy in the shape
+    `result`."""
+
+    saves = ()
+    repeats = True
+
+    @staticmethod
+    def forward(x: Any, spaced: tuple, wide: tuple, result: tuple) -> Any:
+        expanded = expand_array(x.reshape(spaced), wide)
+        if x.dtype.kind == "c":
+            return expanded.copy().reshape(result)
+        return dispatch.active.copy(expanded).reshape(result)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, spaced: tuple, wide: tuple, result: tuple) -> tuple:
+        axes = tuple([d for d, (n, m) in enumerate(zip(spaced, wide)) if n != m])
+        shape = ctx.shapes[0]
+        if mode.enabled or not axes or g._array.dtype.kind == "c":
+            parts = g.reshape(wide)
+            return ((parts.sum(axes) if axes else parts).reshape(shape),)
+        return (wrap(dispatch.active.reduce("sum", g._array.reshape(wide), axes).reshape(shape)),)
+
+
 class PadConstant(Op):
     """x with a value around it; pads are (before, after) per dimension and may be negative
     (crop)."""
@@ -92,6 +116,7 @@ class PadByItself(Op):
     mode: "reflect" about the first and the last element, "replicate" those, or "circular".
     """
 
+    repeats = True
     saves = ()
 
     @staticmethod
@@ -163,7 +188,7 @@ class Triangle(Op):
 
 
 _WHERE = POINTWISE["where"].expr
-_SMALL = 1 << 12  # elements of matrices whose triangles are kept
+_SMALL = 1 << 16  # elements of matrices whose triangles are kept
 
 
 def _inside(xp: Any, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
@@ -291,10 +316,16 @@ def repeat(self: Tensor, *times: Any, repeats: Any = None) -> Tensor:
             "tensor"
         )
     full = (1,) * extra + shape
-    spaced = self.reshape([n for m in full for n in (1, m)])
-    tiled = expand(spaced, [n for c, m in zip(counts, full, strict=True) for n in (c, m)])
-    found = tiled.reshape([c * m for c, m in zip(counts, full, strict=True)])
-    return of_its_own(found, self)
+    spaced = tuple([n for m in full for n in (1, m)])
+    wide = tuple([n for c, m in zip(counts, full, strict=True) for n in (c, m)])
+    return _repeated(self, spaced, wide, tuple([c * m for c, m in zip(counts, full)]))
+
+
+def _repeated(x: Tensor, spaced: tuple, wide: tuple, result: tuple) -> Tensor:
+    """x in the shape `spaced`, expanded to `wide`, and as a copy in the shape `result`."""
+    if min(wide, default=0) < 0 or mode.observer is not None:  # which tells how it is done
+        return of_its_own(expand(x.reshape(spaced), wide).reshape(result), x)
+    return Repeat.apply(x, spaced=spaced, wide=wide, result=result)
 
 
 def of_its_own(found: Tensor, source: Tensor) -> Tensor:
@@ -342,7 +373,8 @@ def repeat_interleave(
         input, dim = input.reshape(-1), 0
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place]
-    if type(repeats) is int and repeats >= 0 and output_size is None and on_gpu(input._array):
+    short = 1 < math.prod(input._array.shape[place + 1 :]) < _LONG and not on_gpu(input._array)
+    if type(repeats) is int and repeats >= 0 and output_size is None and not short:
         return repeated_along(input, {place: repeats})
     if type(repeats) is int and repeats >= 0 and output_size in (None, n * repeats):
         places = np.arange(n).repeat(repeats)
@@ -363,6 +395,9 @@ def repeat_interleave(
     return input.index_select(dim, wrap(array_module(input._array).asarray(places)))
 
 
+_LONG = 32  # elements of a row that a CPU copies faster by strides than by its number
+
+
 def _repeated_positions(repeats: Tensor, output_size: int | None) -> Tensor:
     """0, 1, ... each as often as the count there says, in the dtype of the counts."""
     array = repeats._array
@@ -379,8 +414,8 @@ def repeated_along(input: Tensor, counts: dict[int, int]) -> Tensor:
     shape = input._array.shape
     spaced = [m for d, n in enumerate(shape) for m in ((n, 1) if d in counts else (n,))]
     wide = [m for d, n in enumerate(shape) for m in ((n, counts[d]) if d in counts else (n,))]
-    result = [n * counts.get(d, 1) for d, n in enumerate(shape)]
-    return of_its_own(expand(input.reshape(spaced), wide).reshape(result), input)
+    result = tuple([n * counts.get(d, 1) for d, n in enumerate(shape)])
+    return _repeated(input, tuple(spaced), tuple(wide), result)
 
 
 def _triangle(name: str, lower: bool) -> None:

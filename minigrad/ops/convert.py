@@ -28,7 +28,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return _as(self, args[0].numpy)
         if isinstance(args[0], np.dtype):
             return _as(self, args[0])
-        if isinstance(args[0], device) and args[0] == self.device:
+        if args[0] == self.device if isinstance(args[0], device) else _names_cpu(self, args[0]):
             return self
     target, where, flags = _destination(args, kwargs)
     non_blocking, copy = flags["non_blocking"], flags["copy"]
@@ -41,6 +41,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if target is not None and target != self._array.dtype:
             return _as(result, target)
         return Clone.apply(result) if copy and result is self else result
+
+
+def _names_cpu(x: Tensor, where: Any) -> bool:
+    """Whether it is "cpu", where x is."""
+    return isinstance(where, str) and where == "cpu" and isinstance(x._array, np.ndarray)
 
 
 def _as(x: Tensor, dtype: np.dtype) -> Tensor:

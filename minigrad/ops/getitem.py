@@ -16,6 +16,7 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.pointwise import TABLE
+from kernels.support.bounds import all_below
 from minigrad import dtypes
 from minigrad._overlap import check_apart, check_no_overlap, is_expanded, warn_of_overlap
 from minigrad.autograd.mode import batching, mode
@@ -155,6 +156,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 return Take.apply(self, index=positions, tail=tail)
         except (IndexError, ValueError):  # a negative position, or a wrong one
             pass
+    if on_cpu and (slices := _of_slices(self, index)) is not None:
+        return slices
     both_there = type(index) is Tensor and on_gpu(index._array) and on_gpu(self._array)
     if both_there and mode.recorder is None:
         parts = _parts_on_gpu(self, index._array)
@@ -168,7 +171,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     chosen = [d for d, t in enumerate(tensors) if t is not None]
     one = len(chosen) == 1 and chosen[0] > 0
     if one and (on_cpu or runs_on_gpu(view._array)):
-        place, at = chosen[0], tensors[chosen[0]].astype(np.int64, copy=False)
+        # a copy where it is saved, for the program may change its own
+        place, at = chosen[0], tensors[chosen[0]].astype(np.int64, copy=view.requires_grad)
         found = functions.index_select(view, place, wrap(at.reshape(-1)))
         if at.ndim != 1:
             found = found.reshape(*shape[:place], *at.shape, *shape[place + 1 :])
@@ -179,6 +183,25 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         ndim = len(shape)
     flat = flat_positions(shape[:ndim], tensors[:ndim])
     return Take.apply(view, index=flat, tail=shape[ndim:])
+
+
+def _of_slices(x: Tensor, index: Any) -> Tensor | None:
+    """x[:, ..., at] at the positions of a vector; None for other indices."""
+    place, shape = len(index) - 1 if type(index) is tuple else 0, x._array.shape
+    at = index[place] if 0 < place < len(shape) else None
+    if type(at) is not Tensor or any(type(p) is not slice or p != _ALL for p in index[:place]):
+        return None
+    array = at._array
+    if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != np.int64:
+        return None
+    if not (array.size and x._array.size and all_below(array, shape[place])):
+        return None
+    if x.requires_grad:
+        at = wrap(array.copy())  # the program may change its own
+    return titled(functions.index_select(x, place, at), "Index")
+
+
+_ALL = slice(None)
 
 
 def _index_arrays(index: Any) -> tuple | None:

@@ -21,6 +21,7 @@ from minigrad.ops.getitem import Put, PutSlices, getitem
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
+from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
 _INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
@@ -32,18 +33,18 @@ def _along(name: str, dim: int) -> Callable:
     return lambda x, *operands: getattr(dispatch.active, name)(x, dim, *operands)
 
 
-def _inside(x: Any, index: Any, dim: int) -> bool:
+def inside(x: Any, index: Any, dim: int) -> bool:
     """Whether an index on the CPU has as many dimensions as x and no wrong number."""
     known = type(index) is np.ndarray and index.dtype.kind == "i" and index.ndim == x.ndim
     return known and all_below(index, x.shape[dim])
 
 
-_FEW = 1 << 16  # elements; of more, Python's share of the time is small
+FEW = 1 << 16  # elements; of more, Python's share of the time is small
 
 
 def _again(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     """A remembered `scatter` or `scatter_add`, or None."""
-    if index.size > _FEW or src.shape != index.shape or not _inside(x, index, dim):
+    if index.size > FEW or src.shape != index.shape or not inside(x, index, dim):
         return None
     return dispatch.relaunch(dispatch.tracer, dispatch.active, _along(name, dim), x, index, src)
 
@@ -52,7 +53,7 @@ def _scattered(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     """`scatter` or `scatter_add`, remembered where the index need not be checked by the launch."""
     if src.shape != index.shape:
         src = src[tuple([slice(0, n) for n in index.shape])]
-    if index.size <= _FEW and _inside(x, index, dim):
+    if index.size <= FEW and inside(x, index, dim):
         return dispatch.together(_along(name, dim), x, index, src)
     return getattr(dispatch.active, name)(x, dim, index, src, error=wrong_index(x, dim))
 
@@ -87,7 +88,7 @@ class Gather(Pick):
 
     @staticmethod
     def again(x: Any, index: Any, dim: int) -> Any:
-        return Pick.again(x, index, dim) if _inside(x, index, dim) else None
+        return Pick.again(x, index, dim) if inside(x, index, dim) else None
 
 
 class ScatterAdd(Op):
@@ -350,14 +351,17 @@ def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     elements of each row."""
     shape, positions = x._array.shape, index._array
     outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    xp = array_module(positions)
-    if inner == outer == 1 and not on_gpu(positions):
-        return Gather.apply(_shaped(x, (n,)), index, dim=0)
+    xp, there = array_module(positions), on_gpu(positions)
+    gather = Gather if there else Pick  # there the launcher checks
+    if inner == outer == 1 and not there:
+        return gather.apply(_shaped(x, (n,)), index, dim=0)
     if inner < _LONG and outer > 1:
         if inner > 1:
             positions = positions[:, None] * inner + xp.arange(inner)
-        columns = wrap(positions.reshape(1, -1)).expand(outer, positions.size)
-        return Gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
+        columns = wrap(expand_array(positions.reshape(1, -1), (outer, positions.size)))
+        if inner == 1:
+            columns._counter = index._counter  # that of the program's own
+        return gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
     if outer > 1:
         index = wrap(xp.arange(outer)[:, None] * n + positions)
     return Embedding.apply(_shaped(x, (outer * n, inner)), index, padding_idx=None)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from kernels import dispatch
+from kernels.pointwise import Expr
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
+from minigrad.ops.pointwise import POINTWISE, Pointwise, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, functions, wrap
+
+VARIANCE = Pointwise(
+    Expr(
+        "variance_of_invstd", ("invstd",), "(1 / (invstd * invstd) - eps) * factor",
+        params=("eps", "factor"),
+    )
+)  # fmt: skip
+"""The variance that 1 / sqrt(variance + eps) was computed from, times a factor."""
 
 
 class BatchNorm(Op):
@@ -314,6 +324,7 @@ def rms_norm(
 class GroupNorm(Op):
     """Normalise x (N, C, ...) over each of `groups` groups of channels: (y, mean, invstd)."""
 
+    repeats = True
     saves = (0, 1)
     saves_outputs = (1, 2)
     first_only = True
@@ -328,8 +339,8 @@ class GroupNorm(Op):
         y = y.reshape(x.shape)
         if weight is not None or bias is not None:
             xp, channels = array_module(x), x.shape[1]
-            zeros, ones = xp.zeros(channels, mean.dtype), xp.ones(channels, mean.dtype)
-            y = active.batch_norm_apply(y, zeros, ones, weight, bias)
+            constants = _kept if xp is np else _zeros_and_ones
+            y = active.batch_norm_apply(y, *constants(xp, channels, mean.dtype), weight, bias)
         return y, mean.reshape(n, groups), invstd.reshape(n, groups)
 
     @staticmethod
@@ -352,6 +363,13 @@ class GroupNorm(Op):
             (h * normal).sum((0, 3)).reshape(-1) if ctx.needs[1] else None,
             h.sum((0, 3)).reshape(-1) if ctx.needs[2] else None,
         )
+
+
+def _zeros_and_ones(xp: Any, n: int, dtype: np.dtype) -> tuple[Any, Any]:
+    return xp.zeros(n, dtype), xp.ones(n, dtype)
+
+
+_kept = functools.lru_cache(_zeros_and_ones)  # which remembered launches read again
 
 
 @autocasts

@@ -89,15 +89,13 @@ class AdaptiveMaxPool2d(Op):
 class AvgPool2d(Op):
     """Mean over windows."""
 
+    repeats = True
     saves = ()
     grad_name = "AvgPool2DBackward0"
 
     @staticmethod
     def forward(x: Any, **setting: Any) -> Any:
-        if x.dtype.kind == "f" or x.dtype.kind == "V":
-            return dispatch.active.avg_pool2d(x, **setting)
-        means = dispatch.active.avg_pool2d(x.astype(np.float64), **setting)
-        return array_module(x).trunc(means).astype(x.dtype)  # the mean of integers, towards zero
+        return dispatch.active.avg_pool2d(x, **setting)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, **setting: Any) -> tuple:
@@ -107,6 +105,7 @@ class AvgPool2d(Op):
 class AvgPool2dGradient(Op):
     """The gradient of AvgPool2d, linear in g."""
 
+    repeats = True
     saves = ()
     grad_name = "AvgPool2DBackwardBackward0"
 
@@ -145,10 +144,11 @@ def batched(name: str, x: Tensor, dims: int) -> Tensor:
     return x if x._array.ndim == dims + 2 else x.unsqueeze(0)
 
 
+@functools.lru_cache(4096)
 def _check_output(
-    name: str, x: Tensor, kernel: Pair, step: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+    name: str, size: tuple, kernel: Pair, step: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
 ) -> None:
-    size = x._array.shape[2:]
+    """size: of the images."""
     for window in zip(size, kernel, step, padding, dilation, strict=True):
         if pool_output_size(*window, ceil_mode) < 1:
             raise RuntimeError(
@@ -185,7 +185,7 @@ def max_pool2d(
     kernel, step, pads = _windows(kernel_size, stride, padding)
     dilation = pair(dilation, "dilation")
     check_positive("dilation", dilation)
-    _check_output("max_pool2d", x, kernel, step, pads, dilation, ceil_mode)
+    _check_output("max_pool2d", x._array.shape[2:], kernel, step, pads, dilation, ceil_mode)
     y, indices = MaxPool2d.apply(
         x, kernel=kernel, stride=step, padding=pads, dilation=dilation, ceil_mode=ceil_mode
     )
@@ -248,13 +248,14 @@ def avg_pool2d(
     """Mean over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
     x = batched("avg_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)
-    if input._array.dtype != np.int64:
+    integers = input._array.dtype == np.int64
+    if not integers:
         check_floating("avg_pool2d", input)
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    _check_output("avg_pool2d", x, kernel, step, pads, (1, 1), ceil_mode)
+    _check_output("avg_pool2d", x._array.shape[2:], kernel, step, pads, (1, 1), ceil_mode)
     y = AvgPool2d.apply(
-        x,
+        x.double() if integers else x,
         kernel=kernel,
         stride=step,
         padding=pads,
@@ -262,6 +263,8 @@ def avg_pool2d(
         count_include_pad=count_include_pad,
         divisor_override=divisor_override,
     )
+    if integers:
+        y = y.trunc().to(input.dtype)
     return y if input._array.ndim == 4 else y.squeeze(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import warnings
@@ -12,7 +13,7 @@ import numpy as np
 
 from kernels import dispatch
 from kernels.launchers.common import on_gpu
-from kernels.pointwise import names_in
+from kernels.pointwise import Expr, names_in
 from kernels.reduction import TABLE, Reduction
 from minigrad import dtypes
 from minigrad._meta_results import results as meta_results
@@ -21,7 +22,7 @@ from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, every_element
 from minigrad.ops.index import Pick
-from minigrad.ops.pointwise import POINTWISE, is_narrow, on_tensors, rounded_once
+from minigrad.ops.pointwise import POINTWISE, Pointwise, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, as_int, check_flag, export, functions, normalize_dim, wrap
 
@@ -120,7 +121,24 @@ class Deviations(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, axes: tuple | None, keepdim: bool) -> tuple:
         (x,) = ctx.tensors()
-        return ((x - mean(x, axes, keepdim=True)) * (2 * with_reduced(g, ctx.shapes[0], axes)),)
+        g = with_reduced(g, ctx.shapes[0], axes)
+        if mode.enabled:
+            return ((x - mean(x, axes, keepdim=True)) * (2 * g),)
+        return (wrap(dispatch.together(_slopes_of_deviations(axes), x._array, g._array)),)
+
+
+@functools.cache
+def _slopes_of_deviations(axes: tuple | None) -> Callable:
+    """The gradient of `Deviations`, as remembered launches know it."""
+
+    def launches(x: Any, g: Any) -> Any:
+        means = dispatch.active.reduce("mean", x, axes, True)
+        return dispatch.active.pointwise(_SLOPE, x, means, g)
+
+    return launches
+
+
+_SLOPE = Expr("slope_of_deviations", ("x", "mean", "g"), "(x - mean) * (2 * g)")
 
 
 NORMS: dict[str, Callable] = {}
@@ -536,11 +554,15 @@ def std(
             lambda x: std(x, dim, unbiased, keepdim, correction=correction, axis=axis), input
         )
     squared = _variance("std", input, dim, unbiased, keepdim, correction, axis)
-    if not (mode.enabled and squared.requires_grad):
-        return POINTWISE["sqrt"](squared)
-    constant = POINTWISE["eq"](squared.detach(), 0)
-    root = POINTWISE["sqrt"](squared.masked_fill(constant, 1))
-    return root.masked_fill(constant, 0)
+    return (POINTWISE["sqrt"] if mode.observer is not None else _DEVIATION)(squared)
+
+
+_DEVIATION = Pointwise(
+    Expr(
+        "root_of_variance", ("x",), "sqrt(x)",
+        grads=("where(y == 0, 0, g / (2 * where(y == 0, 1, y)))",), domain="float",
+    )
+)  # fmt: skip
 
 
 def _with_mean(name: str, spread: Callable) -> None:

@@ -106,6 +106,10 @@ def interpolate(
         factors = scale_factor if same else [scale_factor] * len(lengths)
     if mode.startswith("nearest") and _may_gather(input, target):
         steps = [_step(mode, *given, align_corners) for given in zip(lengths, target, factors)]
+        few = math.prod((*input._array.shape[:2], *target)) <= _FEW // 2
+        if few and all(_repeats(*given, mode) for given in zip(lengths, target, steps)):
+            counts = {d: m // n for d, (n, m) in enumerate(zip(lengths, target), 2)}
+            return repeated_along(input, counts)
         return _gathered(input, target, _nearest_places(lengths, tuple(target), tuple(steps), mode))
     repeats, source = {}, input
     in_bytes = input._array.dtype == np.uint8 and not mode.startswith("nearest")

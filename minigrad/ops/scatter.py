@@ -18,11 +18,13 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module
 from minigrad.ops.getitem import plus_multiple
 from minigrad.ops.index import (
+    FEW,
     Scatter,
     ScatterAdd,
     as_vectors,
     check_index,
     check_source,
+    inside,
     padded,
     wrong_index,
 )
@@ -220,12 +222,22 @@ def _written(name: str, op: type[Scatter] | type[ScatterAdd]) -> None:
         check_no_overlap(self._array)
         place = normalize_dim(dim, self._array.ndim)
         op.rule(self, index, src, place)
-        x, launch = self._array, getattr(dispatch.active, name)
-        launch(x, place, index._array, src._array, out=x, error=wrong_index(x, place))
+        x, at, values = self._array, index._array, src._array
+        if at.size <= FEW and at.shape == values.shape and inside(x, at, place):
+            dispatch.together(_into(name, place), x, at, values)
+        else:
+            launch = getattr(dispatch.active, name)
+            launch(x, place, at, values, out=x, error=wrong_index(x, place))
         self._counter[0] += 1
         return self
 
     setattr(Tensor, f"{name}_", method)
+
+
+@functools.cache
+def _into(name: str, dim: int) -> Any:
+    """An operation at an index along a dimension, in place, as remembered launches know it."""
+    return lambda x, at, values: getattr(dispatch.active, name)(x, dim, at, values, out=x)
 
 
 def _may_be_written(x: Tensor, index: Any, src: Any) -> bool:

@@ -18,6 +18,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops import repeated
 from minigrad.ops.bounds import check_bounds
+from minigrad.ops.index import ScatterAdd
 from minigrad.ops.pointwise import POINTWISE
 from minigrad.ops.reduce import Dims, axes_of, with_reduced
 from minigrad.tensor import Tensor, check_flag, export, functions, normalize_dim, wrap
@@ -120,6 +121,75 @@ class CrossEntropy(Op):
         options = dict(ignore_index=ignore_index, label_smoothing=smoothing)
         found = repeated.run("cross_entropy_backward", *arrays, **options)
         return (wrap(found), None, None)
+
+
+_WEIGHTED = Expr("nll_weighted", ("x", "scale"), "-x * scale")
+_SLOPES = Expr("nll_slopes", ("g", "target", "number"), "where(target == number, -g, 0)")
+_WEIGHTED_SLOPES = Expr(
+    "nll_weighted_slopes",
+    ("g", "target", "number", "scale"),
+    "where(target == number, -g * scale, 0)",
+)
+_EXACT = 1 << 24  # up to here integers are numbers of float32
+
+
+def _nll_slopes(g: Any, target: Any, scale: Any, numbers: Any) -> Any:
+    """The gradient of `NllLoss`, as remembered launches know it; numbers: of the classes."""
+    own = dispatch.active.cast(target, numbers.dtype)  # as vectors have them
+    operands = [g[:, None], own[:, None], numbers]
+    if scale is None:
+        return dispatch.active.pointwise(_SLOPES, *operands, dtype=g.dtype)
+    operands.append(scale[:, None])
+    return dispatch.active.pointwise(_WEIGHTED_SLOPES, *operands, dtype=g.dtype)
+
+
+class NllLoss(Op):
+    """-x at target along dimension 1: x (N, C, ...), target and the result (N, ...). The targets
+    have been checked."""
+
+    saves = (1,)
+    repeats = True
+
+    @staticmethod
+    def forward(x: Any, target: Any) -> Any:
+        found = dispatch.active.gather(x, 1, target[:, None]).reshape(target.shape)
+        return dispatch.active.pointwise(TABLE["neg"], found)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return _nll_gradient(ctx, g), None
+
+
+class WeightedNllLoss(Op):
+    """The same times the weights (C,) of the targets, which have no gradient, and these."""
+
+    saves = (1,)
+    saves_outputs = (1,)
+    repeats = True
+
+    @staticmethod
+    def forward(x: Any, target: Any, weight: Any) -> Any:
+        active = dispatch.active
+        found = active.gather(x, 1, target[:, None]).reshape(target.shape)
+        scale = active.gather(weight, 0, target.reshape(-1)).reshape(target.shape)
+        return active.pointwise(_WEIGHTED, found, scale), scale
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        return _nll_gradient(ctx, g), None, None
+
+
+def _nll_gradient(ctx: Any, g: Tensor) -> Tensor:
+    target, scale = (*ctx.tensors(), None)[:2]
+    shape, xp = ctx.shapes[0], array_module(g._array)
+    if mode.enabled or shape[1] > _EXACT:
+        slope = -g if scale is None else -g * scale
+        zeros = wrap(xp.zeros(shape, g._array.dtype))
+        return ScatterAdd.apply(zeros, target.unsqueeze(1), slope.unsqueeze(1), dim=1)
+    exact = np.promote_types(g._array.dtype, np.float32)
+    numbers = xp.arange(shape[1], dtype=exact).reshape(-1, *(1,) * (len(shape) - 2))
+    arrays = g._array, target._array, None if scale is None else scale._array
+    return wrap(dispatch.together(_nll_slopes, *arrays, numbers))
 
 
 class MeanOfClasses(Op):

@@ -262,7 +262,7 @@ def topk(
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not input._array.ndim:
         return _TopK(*sort(input, place, largest))
-    if 0 < k < n // 4 and not on_gpu(input._array):
+    if (0 < k < n // 4 or (k == 1 and largest)) and not on_gpu(input._array):
         indices = _extreme(input, k, place, largest)
         return _TopK(_picked(input, place, indices), indices)
     return _TopK(*_ranked(input, place, largest, 0, k))
@@ -275,7 +275,11 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     n = array.shape[dim]
     if k == 1 and largest:
         return wrap(dispatch.active.reduce("argmax", array, dim, True))
-    if _packs(array):
+    packs = _packs(array)
+    few = array.size <= 8 * _MANY if packs else n <= 2 * _SHORT and array.size <= _MANY
+    if few or (packs and n <= _SHORT):
+        return _order(x, dim, largest, k)  # a sort takes less time than a search
+    if packs:
         rows = x.detach().movedim(dim, -1).contiguous()
         order = wrap(_first_places(rows._array, k, largest))
         return order.movedim(-1, dim).contiguous()
@@ -283,6 +287,9 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     found = wrap(part).narrow(dim, n - k if largest else 0, k)
     found = wrap(xp.sort(found._array, axis=dim))  # equal values keep their order
     return _picked(found, dim, _order(_picked(x.detach(), dim, found), dim, largest))
+
+
+_SHORT = 256  # elements of a row
 
 
 def _first_places(rows: np.ndarray, k: int, largest: bool) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import combinations, combinations_with_replacement, product
 
@@ -165,6 +166,39 @@ def test_repeated_elements_are_copied_once(function):
     before = x.clone()
     y.zero_()
     assert x.equal(before)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (4, 1, 40), (0, 3), (2, 3, 33)])
+def test_repeated_elements_and_their_gradients(shape, rng):
+    array = rng.standard_normal(shape)
+    x = m.tensor(array, requires_grad=True)
+    counts = (2, *rng.integers(1, 4, len(shape)).tolist())
+    pairs = [(x.repeat(counts), np.tile(array, counts)), (x.tile(3), np.tile(array, 3))]
+    pairs.append((x.T.repeat(2, *[1] * len(shape)), np.tile(array.T, (2, *[1] * len(shape)))))
+    pairs += [(x.repeat_interleave(3), array.repeat(3))]
+    pairs += [(x.repeat_interleave(3, dim), array.repeat(3, dim)) for dim in range(-len(shape), 0)]
+    for found, expected in pairs:
+        np.testing.assert_array_equal(found.detach(), expected)
+        g = rng.standard_normal(expected.shape)
+        (slope,) = m.autograd.grad(found, x, m.tensor(g), retain_graph=True)
+        (recorded,) = m.autograd.grad(found, x, m.tensor(g), create_graph=True)
+        np.testing.assert_allclose(slope, recorded.detach(), rtol=1e-12, atol=1e-12)
+        # Of a linear function f, the product of x and the gradient is that of f(x) and g.
+        np.testing.assert_allclose((slope.numpy() * array).sum(), (expected * g).sum(), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_gradients_of_deviations(dim, keepdim, rng):
+    x = m.tensor(rng.standard_normal((4, 3)), requires_grad=True)
+    for function in (m.std, m.var):
+        call = functools.partial(function, dim=dim, keepdim=keepdim)
+        assert m.autograd.gradcheck(call, [x]) and m.autograd.gradgradcheck(call, [x])
+    alike = m.ones(4, 3, dtype=m.float64, requires_grad=True)
+    (slope,) = m.autograd.grad(alike.std(dim, keepdim=keepdim).sum(), alike, create_graph=True)
+    assert not slope.any()
+    (second,) = m.autograd.grad(slope.sum(), alike)
+    assert not second.any()
 
 
 def test_combinations_beside_itertools():

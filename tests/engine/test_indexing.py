@@ -221,3 +221,35 @@ def test_values_with_leading_ones_at_the_places_of_a_mask():
     assert x.tolist() == [[1, 0, 2], [0, 0, 0]]
     with pytest.raises(RuntimeError, match="shape mismatch"):
         x[mask] = m.ones(2, 3)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3), (2, 5, 40), (1, 5), (3, 2, 5)])
+def test_slices_at_positions_that_change_later(shape, rng):
+    """Their gradient is that of the positions at the call, or an error: never another one."""
+    array = rng.standard_normal(shape)
+    dim = shape.index(5)
+    calls = {
+        "item": lambda x, at: x[(slice(None),) * dim + (at,)],
+        "several": lambda x, at: x[(slice(None),) * dim + (at.reshape(1, -1),)],
+        "index_select": lambda x, at: x.index_select(dim, at),
+    }
+    for name, call in calls.items():
+        x = m.tensor(array, requires_grad=True)
+        for numbers in ([3, 0, 3], [4], [-1, 1], []):
+            if name == "index_select" and -1 in numbers:
+                continue
+            at = m.tensor(numbers, dtype=m.int64)
+            found = call(x, at)
+            taken = np.take(array, np.array(numbers, np.int64), dim)
+            np.testing.assert_array_equal(found.detach().reshape(taken.shape), taken)
+            g = m.tensor(rng.standard_normal(found.shape))
+            (expected,) = m.autograd.grad(found, x, g, retain_graph=True)
+            at.zero_()
+            try:
+                (later,) = m.autograd.grad(found, x, g)
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error)
+            else:
+                np.testing.assert_array_equal(later, expected)
+    with pytest.raises(IndexError, match="out of bounds"):
+        calls["item"](x, m.tensor([5]))

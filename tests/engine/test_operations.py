@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
+import kernels
 import minigrad
 from kernels.pointwise import TABLE
 from kernels.reduction import TABLE as REDUCTIONS
@@ -150,6 +151,21 @@ def test_gradients_are_memory_of_their_own(sample):
     for i, g in enumerate(grads):
         assert g.base is None
         assert not any(np.shares_memory(g, o) for o in (*others, *grads[:i]))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3000, 1)])
+def test_large_gradients_that_repeat_are_memory_of_their_own(shape):
+    """They are copied by a kernel."""
+    x, y = (minigrad.ones(3000, 2, requires_grad=True) for _ in range(2))
+    weight = minigrad.arange(max(shape), dtype=minigrad.float32).reshape(shape)
+    dim = shape.index(1)
+    with kernels.trace() as trace:
+        ((x + y).sum(dim, keepdim=True) * weight).sum().backward()
+    assert "pointwise.copy" in {family for family, _ in trace.rows}
+    for grad in (x.grad, y.grad):
+        np.testing.assert_array_equal(grad, np.broadcast_to(weight.numpy(), (3000, 2)))
+    x.grad.zero_()
+    assert y.grad.sum() == weight.sum() * (6000 // max(shape))
 
 
 @pytest.mark.parametrize("sample", WITH_GRAD)

@@ -189,3 +189,20 @@ def test_the_median_of_all_elements_has_a_gradient():
     base.mul_(factor)
     view.median().backward()
     assert factor.grad.tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 100), (4, 600), (16, 64), (100, 100), (8, 1000), (40, 700), (3, 9000)]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_the_first_of_all_sizes_are_those_of_a_sort(shape, dtype, rng):
+    array = np.round(rng.standard_normal(shape) * 40).astype(dtype)
+    if dtype != np.int32:
+        array[0, 3], array[-1, 5:9] = np.inf, np.nan
+    for x in (m.from_numpy(array), m.from_numpy(np.ascontiguousarray(array.T)).T):
+        for largest in (True, False):
+            values, indices = x.topk(7, 1, largest)
+            expected = x.sort(1, largest).values[:, :7]
+            np.testing.assert_array_equal(values, expected)
+            np.testing.assert_array_equal(x.gather(1, indices), expected)
+            assert all(len(set(row)) == 7 for row in indices.tolist())

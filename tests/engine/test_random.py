@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import numpy as np
@@ -117,6 +118,24 @@ def test_a_permutation_sorts_random_words_stably(n):
     np.testing.assert_array_equal(found.numpy(), np.argsort(keys, kind="stable"))
     few = keys >> np.uint64(47) << np.uint64(47) | keys & np.uint64(1)  # with equal ones
     np.testing.assert_array_equal(_order(few), np.argsort(few, kind="stable"))
+
+
+def test_multinomial_of_few_draws_what_that_of_many_does(backend, monkeypatch, rng):
+    weights = mg.tensor(rng.random((5, 7)) * (rng.random((5, 7)) < 0.7) + 1e-3)
+    weights[:, 2] = 0
+
+    def drawn(*args, **kwargs):
+        mg.manual_seed(3)
+        return mg.multinomial(weights, *args, **kwargs)
+
+    few = drawn(6, replacement=True)
+    assert drawn(1).equal(drawn(2)[:, :1])
+    monkeypatch.setattr(mg.random, "_FEW", 0)
+    assert few.equal(drawn(6, replacement=True)) and not (few == 2).any()
+    for wrong in (math.nan, math.inf, -1.0):
+        weights.fill_(1)[3, 3] = wrong
+        with pytest.raises(RuntimeError, match="`inf`, `nan` or element < 0"):
+            drawn(1)
 
 
 def test_multinomial(backend):

@@ -50,6 +50,27 @@ def test_layouts_and_dtypes(name, layout, dtype, rng):
         assert [operation for operation, _ in trace.rows] == [name.removesuffix("_")]
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_again_and_again(name, layout, rng):
+    """From the third call on the launches are remembered; the index is looked at each time."""
+    for turn in range(5):
+        base = minigrad.from_numpy(rng.standard_normal((33, 34)).astype(np.float32))
+        x, before = LAYOUTS[layout](base), base.clone()
+        index, src = operands(rng, tuple(x.shape))
+        src = src[:, : index.shape[1]].contiguous()
+        expected = wanted(name, x, index, src)
+        assert getattr(x, name)(1, index, src) is x
+        np.testing.assert_array_equal(x.numpy(), expected)
+        other = minigrad.ones_like(base, dtype=minigrad.bool)
+        LAYOUTS[layout](other).fill_(False)
+        assert base[other].equal(before[other])  # nothing else was written
+        index[turn, 0] = x.shape[1]
+        with pytest.raises(RuntimeError, match=f"index {x.shape[1]} is out of bounds"):
+            getattr(x, name)(1, index, src)
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+
 def test_a_number_and_keywords(rng):
     for write in (
         lambda x, i: x.scatter_(1, i, 2),

@@ -38,6 +38,19 @@ def test_embedding_backward(version, device, rng):
         check("embedding_backward", g[:, None], index[:, None], rows, **how)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_embedding_backward_again_and_again(dtype, device, rng):
+    """Remembered into few rows; the index is looked at each time."""
+    for rows in (30, 3000):
+        for _ in range(4):
+            g, index = normal(rng, (9, 7), dtype), rng.integers(0, rows, 9)
+            check("embedding_backward", g, index, rows, device=device, scale=9)
+        index[3] = rows
+        if device == "cpu":
+            with pytest.raises(IndexError):
+                numba_cuda.embedding_backward(g, index, rows)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_gather(axis, device, rng):
     x = normal(rng, (6, 33, 5))
@@ -47,6 +60,16 @@ def test_gather(axis, device, rng):
         index = rng.integers(0, x.shape[axis], shape)
         check("gather", x, axis, index, device=device)
         check("gather", x[::-1], axis, index[..., ::-1], device=device)
+
+
+def test_gather_of_one_element_of_each_row(device, rng):
+    for shape, axis in (((300, 5), 1), ((3, 40, 7), 2), ((300,), 0)):
+        x = normal(rng, shape)
+        index = rng.integers(0, shape[axis], (*shape[:-1], 1) if axis else (1,))
+        with kernels.trace() as trace:
+            check("gather", x, axis, index, device=device)
+        assert device == "cuda" or ("gather", "elements") in trace.rows
+        check("gather", x[::-1], axis, index[::-1], device=device)
 
 
 @pytest.mark.parametrize("length", [70, 31, 0])

@@ -13,7 +13,10 @@ from kernels.launchers.plans import Plans
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
-SHAPES = [(33, 5, 7, 9), (4, 31), (257, 33), (2, 3, 1025), (1, 2, 255), (3, 4, 1, 1), (8, 1)]
+SHAPES = [
+    (33, 5, 7, 9), (4, 31), (257, 33), (2, 3, 1025), (1, 2, 255), (3, 4, 1, 1), (8, 1),
+    (33, 5, 7, 7), (70, 40, 2), (1, 400, 3, 4), (90, 1, 49),
+]  # fmt: skip
 
 
 def put_all(device, *arrays):
@@ -50,7 +53,7 @@ def test_forward_and_backward(device, shape, affine, rng):
 
 @pytest.mark.parametrize(
     ("dtype", "shape"),
-    [(np.float64, (6, 5, 3, 4)), (np.float16, (33, 7)), (BFLOAT16, (6, 5, 3, 4))],
+    [(np.float64, (90, 5, 3, 4)), (np.float16, (33, 7)), (BFLOAT16, (90, 5, 3, 4))],
 )
 def test_dtypes(device, dtype, shape, rng):
     x, weight, bias = normal(rng, shape, dtype), normal(rng, shape[1], dtype), None
@@ -65,18 +68,30 @@ def test_dtypes(device, dtype, shape, rng):
     assert_close(dx, expected[0], 60)
 
 
-def test_large_mean_does_not_cancel(device, rng):
-    x = (1e4 + normal(rng, (64, 3, 10, 10))).astype(np.float32)
+def test_a_cpu_takes_small_planes_side_by_side(device, rng):
+    for shape, small in (((20, 5, 7, 7), True), ((500, 5, 2), True), ((20, 5, 50), False)):
+        x, vector = put(normal(rng, shape), device), put(normal(rng, 5), device)
+        with kernels.trace() as trace:
+            kernels.batch_norm(x, vector, vector, 1e-5, backend="numba")
+            kernels.batch_norm_backward(x, x, vector, vector, vector, backend="numba")
+        taken = "pointwise.batch_norm_gradient" in {family for family, _ in trace.rows}
+        assert taken == (small and device == "cpu")
+
+
+@pytest.mark.parametrize("shape", [(64, 3, 10, 10), (200, 3, 5, 5)])
+def test_large_mean_does_not_cancel(device, shape, rng):
+    x = (1e4 + normal(rng, shape)).astype(np.float32)
     _, _, invstd = kernels.batch_norm(put(x, device), None, None, 1e-5, backend="numba")
     expected = reference.batch_norm(wide(x), None, None, 1e-5)[2]
     np.testing.assert_allclose(get(invstd), expected, rtol=1e-4)
 
 
 def test_apply_with_running_statistics(device, rng):
-    for shape in [(5, 33, 6), (40, 35)]:
+    for shape in [(50, 33, 6), (40, 35), (5, 33, 60)]:
         arrays = [normal(rng, shape), *(normal(rng, shape[1]) for _ in range(4))]
-        y = kernels.batch_norm_apply(*put_all(device, *arrays), backend="numba")
-        assert_close(y, reference.batch_norm_apply(*wide_all(*arrays)), 50)
+        for given in (arrays, [*arrays[:3], None, None], [*arrays[:4], None]):
+            y = kernels.batch_norm_apply(*put_all(device, *given), backend="numba")
+            assert_close(y, reference.batch_norm_apply(*wide_all(*given)), 50)
 
 
 def test_views_and_empty(device, rng):
@@ -144,6 +159,22 @@ def test_gradients_of_groups(shape, groups, dtype, device, rng):
             for ours, theirs in zip(found, wanted, strict=True):
                 assert ours.dtype == dtype
                 assert_close(ours, theirs.numpy(), 300, terms=x.size)
+
+
+@pytest.mark.parametrize("shape", [(70, 6), (3, 6, 1), (2, 6, 5)])
+def test_groups_again_and_again(shape, device, rng):
+    """Remembered, too; and channels of one element, which a CPU takes as rows of layer norm."""
+    for weight in (normal(rng, 6), None):
+        for _ in range(4):
+            g, x = normal(rng, shape), normal(rng, shape)
+            statistics = normal(rng, (shape[0], 2)), rng.random((shape[0], 2), np.float32)
+            given = put_all(device, g, x, *statistics, weight)
+            found = kernels.group_norm_backward(*given, backend="numba")
+            wide_all = [None if a is None else wide(get(a)) for a in given]
+            expected = reference.group_norm_backward(*wide_all)
+            for ours, wanted in zip(found, expected, strict=True):
+                assert ours.shape == wanted.shape
+                assert_close(ours, wanted, 300, terms=x.size)
 
 
 def test_groups_of_other_shapes(device, rng):

@@ -148,6 +148,10 @@ def test_operands_across_memory_are_copied_first(dtype, rng):
         numba_cuda.pointwise(TABLE["add"], many.T, many, out=out)
     np.testing.assert_array_equal(out, many.T + many)
     assert ("pointwise.add", "contiguous") in trace.rows
+    numba_cuda.pointwise(TABLE["copy"], 2, dtype=out.dtype, out=out)
+    np.testing.assert_array_equal(out, 2)
+    padded = numba_cuda.pad(many, ((0, 0), (1, 2)), "constant", 1.0)
+    np.testing.assert_array_equal(padded, np.pad(many, ((0, 0), (1, 2)), constant_values=1))
     same = normal(rng, (80, 80))
     want = same.T + same
     np.testing.assert_array_equal(numba_cuda.pointwise(TABLE["add"], same.T, same, out=same), want)

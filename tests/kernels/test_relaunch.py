@@ -16,7 +16,7 @@ import pytest
 import kernels
 import minigrad
 from kernels import dispatch
-from kernels.launchers import relaunch
+from kernels.launchers import recurrent, relaunch
 from kernels.pointwise import TABLE
 from kernels.simt.backend import helpers, sharing
 from kernels.simt.backend import relaunch as code
@@ -306,6 +306,7 @@ def test_products_of_a_recurrent_layer_are_remembered(mode, rng, monkeypatch):
         states, gates = active.recurrent(*args)
         return states, *active.recurrent_backward(g, weight, states, gates, mode)
 
+    monkeypatch.setattr(recurrent, "FEW_STEPS", 0)  # of which all launches would be remembered
     both(dispatch.active)
     asked = watched(monkeypatch)
     found, wanted = both(dispatch.active), both(dispatch.dialect("numpy"))
@@ -314,8 +315,7 @@ def test_products_of_a_recurrent_layer_are_remembered(mode, rng, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def calls() -> int:
-    """How many calls of launchers with several launches or results are remembered."""
+def calls() -> int:  # of launchers with several launches or results that are remembered
     return list(relaunch._seen.values()).count(relaunch._table.generation)
 
 
@@ -332,29 +332,29 @@ def several(rng) -> dict:
         "no bias": lambda: (active.layer_norm, (new(4, 8), new(8), None, 1e-5)),
         "rms_norm": lambda: (active.rms_norm, (new(4, 8), new(8), 1e-5)),
         "layer_norm_backward": lambda: (
-            active.layer_norm_backward,
-            (new(4, 8), new(4, 8), new(4), new(4) ** 2, new(8)),
-        ),
+            active.layer_norm_backward, (new(4, 8), new(4, 8), new(4), new(4) ** 2, new(8))),
         "attention": lambda: (
-            active.attention,
-            tuple(new(2, 6, 3, 4).transpose(heads) for _ in range(3)),
-        ),
+            active.attention, tuple(new(2, 6, 3, 4).transpose(heads) for _ in range(3))),
         "mask": lambda: (active.attention, (*(new(1, 2, 5, 4) for _ in "qkv"), new(5, 5))),
         "batch_norm": lambda: (active.batch_norm, (new(3, 4, 5), new(4), new(4), 1e-5)),
         "batch_norm_backward": lambda: (
             active.batch_norm_backward,
-            (new(3, 4, 5), new(3, 4, 5), new(4), new(4) ** 2, new(4)),
-        ),
+            (new(3, 4, 5), new(3, 4, 5), new(4), new(4) ** 2, new(4))),
         "mask of one column": lambda: (
-            active.attention,
-            (*(new(1, 2, 5, 4) for _ in "qkv"), rng.random((5, 1)) < 0.5),
-        ),
+            active.attention, (*(new(1, 2, 5, 4) for _ in "qkv"), rng.random((5, 1)) < 0.5)),
+        "recurrent": lambda: (
+            active.recurrent, (new(3, 5, 8), new(8, 2), new(8), new(5, 2), new(5, 2), "lstm")),
+        "recurrent_backward": lambda: (
+            active.recurrent_backward,
+            (new(1, 4, 5, 2), new(6, 2), new(1, 4, 5, 2), new(3, 5, 8), "gru")),
+        "no gates": lambda: (
+            active.recurrent, (new(1, 5, 6), new(6, 6), None, new(5, 6), None, "tanh")),
         "cross_entropy": lambda: (active.cross_entropy, (new(6, 9), rng.integers(0, 9, 6))),
         "embedding": lambda: (active.embedding, (new(9, 5), rng.integers(0, 9, (2, 3)))),
-        "concat": lambda: (active.concat, ([new(2, 3), new(2, 4), new(2, 1)], 1)),
+        "concat": lambda: (active.concat, ([new(2, 3), new(2, 4)], 1)),
         "copy": lambda: (active.copy, (new(3, 4, 5).transpose(2, 0, 1)[:, ::2],)),
         "cast": lambda: (active.cast, (new(3, 4), np.dtype(np.float64))),
-    }
+    }  # fmt: skip
 
 
 NAMES = list(several(np.random.default_rng(0)))
@@ -368,7 +368,7 @@ def test_several_launches_and_results(name, rng):
         given = copy.deepcopy(args)
         found = function(*args)
         reference = getattr(dispatch.dialect("numpy"), function.__name__)(*given)
-        assert bool(calls()) == (turn > 0)  # by the second call
+        assert calls() or turn == 0  # by the second call; parts of it perhaps by the first
         results, wanted = (r if type(r) is tuple else (r,) for r in (found, reference))
         assert type(found) is type(reference)
         for a, b in zip(results, wanted, strict=True):
@@ -432,7 +432,7 @@ def test_integers_and_a_number_wrap_as_before():
 def test_random_numbers_are_remembered_for_any_seed_and_position():
     def draw() -> list:
         a, b = minigrad.zeros(2, 3), minigrad.zeros(2, 3)
-        return [minigrad.rand(2, 3), a.uniform_(), b.normal_(), minigrad.randn(4)]
+        return [minigrad.rand(2, 3), a.uniform_(), b.normal_(), minigrad.randint(9, (4,))]
 
     for seed in (3, 2**64 - 7):
         minigrad.manual_seed(seed)

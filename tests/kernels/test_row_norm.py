@@ -73,6 +73,28 @@ def test_versions(device, forward, backward, lengths, names, rng):
         compare(device, x, weight, bias, forward, backward, names=names)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_many_short_rows(device, dtype, rng):
+    """On a CPU a thread takes each, in copies; elsewhere and otherwise laid out, the same."""
+    for shape in ((64, 1), (300, 3), (9, 8, 24)):
+        n = shape[-1]
+        x, weight, bias = 2 + 3 * normal(rng, shape, dtype), normal(rng, n, dtype), None
+        x = x.astype(dtype)
+        with kernels.trace() as trace:
+            compare(device, x, weight, normal(rng, n, dtype))
+        taken = [
+            ("layer_norm", "thread") in trace.rows,
+            ("rms_norm_backward", "thread") in trace.rows,
+        ]
+        assert taken == [device == "cpu"] * 2
+        compare(device, x.swapaxes(0, -2), None, bias)
+        compare(device, x[::-1], weight, None)
+    x[0, 0], x[1, 0, 3], x[2, 1, 0] = 7, np.nan, np.inf
+    y = kernels.layer_norm(put(x, device), None, None, 1e-5, backend="numba")[0]
+    finite = np.isfinite(x).all(-1)
+    assert not get(y)[0, 0].any() and (np.isfinite(get(y)).all(-1) == finite).all()
+
+
 @pytest.mark.parametrize(
     ("dtype", "names"),
     [

@@ -49,6 +49,23 @@ def test_axes_and_dtypes_of_sums(dtype, device, rng):
         check_sums(name, x[:, :0], 1, device)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_sums_of_columns_side_by_side(dtype, device, rng):
+    """On a CPU: tiles of columns, and many short rows, which become columns."""
+    for shape, axis in (
+        ((9, 257), 0), ((9, 300), 0), ((5, 2), 0), ((3, 9, 31), 1), ((3, 9, 32), 1),
+        ((3, 9, 257), 1), ((2, 3, 4, 40), 1), ((64, 2), 1), ((5, 13, 8), 2), ((65, 9), 1),
+    ):  # fmt: skip
+        for name, x in (("cumsum", normal(rng, shape, dtype)), ("cumprod", factors(rng, shape))):
+            check_sums(name, x, axis, device)
+            check_sums(name, x[::-1], axis, device)
+    x = normal(rng, (70, 8))
+    with kernels.trace() as trace:
+        check_sums("cumsum", x, 1, device)
+    copies = sum(count for (family, _), (count, _) in trace.rows.items() if family == "transpose")
+    assert copies == (2 if device == "cpu" else 0)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_on_a_cpu_do_not_lose_what_is_small(axis, device):
     """A thread adds a million numbers one by one: in float32 that is off by a thousandth."""

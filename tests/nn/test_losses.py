@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 
@@ -229,6 +230,12 @@ def test_warnings():
         lambda t: t.nn.functional.cross_entropy(t.zeros(3), t.tensor([0, 1])),
         lambda t: t.nn.functional.cross_entropy(t.zeros(2, 3), t.tensor([[0], [1]])),
         lambda t: t.nn.functional.nll_loss(t.zeros(()), t.tensor(0)),
+        lambda t: t.nn.functional.nll_loss(
+            t.zeros(2, 3), t.tensor([0, 1]), t.ones(3, requires_grad=True)
+        ),
+        lambda t: t.nn.functional.cross_entropy(
+            t.zeros(2, 3, 1), t.tensor([[0], [1]]), t.ones(3, requires_grad=True)
+        ),
         lambda t: t.nn.BCEWithLogitsLoss()(t.zeros(2), t.tensor([0, 1])),
         lambda t: t.nn.functional.binary_cross_entropy(t.tensor([1]), t.tensor([1])),
         lambda t: t.nn.functional.soft_margin_loss(t.zeros(2), t.ones(2, requires_grad=True)),
@@ -236,7 +243,7 @@ def test_warnings():
         lambda t: t.nn.functional.soft_margin_loss(t.tensor([1]), t.tensor([1])),
         lambda t: t.cosine_similarity(t.tensor([1]), t.tensor([1]), 0),
     ],
-    ids=range(19),
+    ids=range(21),
 )
 def test_errors_as_torch(program, same_error):
     same_error(program)
@@ -332,6 +339,42 @@ def test_losses_of_planes_copy_no_logits():
         F.cross_entropy(x, target)
         F.nll_loss(x, target)
     assert not {"transpose", "pointwise.copy"} & {name for name, _ in trace.rows}
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (2, 4, 3), (4,)])
+def test_nll_loss_is_one_node_with_derivatives(shape, rng):
+    x = minigrad.tensor(real(rng, *shape), requires_grad=True)
+    target = minigrad.tensor(classes(rng, *shape[:1], *shape[2:], count=4).reshape(-1))
+    target = target.reshape(*shape[:1], *shape[2:]) if len(shape) > 1 else target[0] % 3
+    weight = minigrad.rand(4, dtype=minigrad.float64)
+    for given in ({}, {"weight": weight}, {"weight": weight, "ignore_index": 3}):
+        loss = F.nll_loss(x, target, reduction="none", **given)
+        if "ignore_index" not in given and len(shape) > 1:
+            assert loss.grad_fn.next_functions[0][0].name() == "AccumulateGrad"
+        assert minigrad.autograd.gradcheck(
+            functools.partial(F.nll_loss, target=target, **given), [x]
+        )
+
+        def square(x, given=given):
+            return F.nll_loss(x, target, reduction="none", **given) ** 2
+
+        assert minigrad.autograd.gradgradcheck(square, [x])
+        (plain,) = minigrad.autograd.grad(square(x).sum(), x)
+        (recorded,) = minigrad.autograd.grad(square(x).sum(), x, create_graph=True)
+        close(plain, recorded)
+    loss = F.nll_loss(x, target)
+    target.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_nll_loss_of_a_batch(rng):
+    x, target = real(rng, 5, 6, 4), classes(rng, 5, 6, count=4)
+    arrays = minigrad.tensor(x), minigrad.tensor(target), minigrad.rand(4, dtype=minigrad.float64)
+    for given in ({}, {"ignore_index": 2}, {"weight": arrays[2]}):
+        slope = minigrad.func.grad(functools.partial(F.nll_loss, **given))
+        found = minigrad.vmap(slope)(*arrays[:2])
+        close(found, minigrad.stack([slope(*row) for row in zip(*arrays[:2])]))
 
 
 def test_a_step_of_ctc_loss_is_one_launch_of_arithmetic(rng):

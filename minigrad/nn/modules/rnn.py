@@ -278,7 +278,8 @@ class RNNBase(Module):
         self, x: Tensor, number: int, first: list[Tensor], sizes: np.ndarray | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Output (T, N, width) and last states (N, features) of one direction of one layer."""
-        parameter = dict(zip(self._shapes(0), self.all_weights[number]))
+        suffix = self._suffixes[number]
+        parameter = {name: getattr(self, name + suffix) for name in self._shapes(0)}
         gates = F.linear(x, parameter["weight_ih"], parameter.get("bias_ih"))
         reverse = self.bidirectional and number % 2
         if reverse:
@@ -291,12 +292,13 @@ class RNNBase(Module):
         bias = parameter.get("bias_hh")
         given: tuple[Any, ...] = gates, parameter["weight_hh"], bias, h, c, kind, sizes
         if self.proj_size:
-            hidden, cells = unrolled(*given, parameter["weight_hr"])
-            states = [hidden, cells]
+            states: Any = unrolled(*given, parameter["weight_hr"])
+            output, last = states[0][1:], [s[-1] for s in states]
         else:
-            states = list(recurrent(*given))
-        output = unshared(states[0][1:])  # of which the program gets copies otherwise
-        return (output.flip(0) if reverse else output), [s[-1] for s in states]
+            states = recurrent(*given)
+            output, last = states[0, 1:], [states[k, -1] for k in range(len(first))]
+        output = unshared(output)  # of which the program gets copies otherwise
+        return (output.flip(0) if reverse else output), last
 
 
 def _check_no_projection(proj_size: Any) -> None:
@@ -422,15 +424,15 @@ class RNNCellBase(Module):
             text += f", nonlinearity={self.nonlinearity}"
         return text
 
-    def _next(self, input: Tensor, hx: Any, mode: str) -> Tensor:
-        """The new states, (1 or 2, N, hidden_size) or without N."""
+    def _next(self, input: Tensor, hx: Any, mode: str) -> list[Tensor]:
+        """The new states, (N, hidden_size) or without N."""
         if input.dim() not in (1, 2):
             raise ValueError(
                 f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead"
             )
         batched = input.dim() == 2
         input = input if batched else input.unsqueeze(0)
-        if input.shape[1] != self.input_size:
+        if input._array.shape[1] != self.input_size:
             raise RuntimeError(
                 f"input has inconsistent input_size: got {input.shape[1]} expected "
                 f"{self.input_size}"
@@ -438,12 +440,13 @@ class RNNCellBase(Module):
         states = self._states(input, hx, batched, 2 if mode == "lstm" else 1)
         gates = F.linear(input, self.weight_ih, self.bias_ih).unsqueeze(0)
         h, c = (*states, None)[:2]
-        new = recurrent(gates, self.weight_hh, self.bias_hh, h, c, mode)[:, 1]
-        return new if batched else new.squeeze(1)
+        found = recurrent(gates, self.weight_hh, self.bias_hh, h, c, mode)
+        new = [unshared(found[k, 1]) for k in range(len(states))]
+        return new if batched else [unshared(state.squeeze(0)) for state in new]
 
     def _states(self, input: Tensor, hx: Any, batched: bool, count: int) -> list[Tensor]:
         """The states before the step, (N, hidden_size), checked, or zeros."""
-        name, shape = type(self).__name__, (input.shape[0], self.hidden_size)
+        name, shape = type(self).__name__, (input._array.shape[0], self.hidden_size)
         if hx is None:
             zeros = minigrad.zeros(shape, dtype=input.dtype, device=input.device)
             return [zeros] * count
@@ -468,11 +471,11 @@ class RNNCellBase(Module):
 
 def _check_state(i: int, state: Tensor, shape: tuple[int, int]) -> None:
     """A cell's state has the batch size and the number of features."""
-    if state.shape[0] != shape[0]:
+    if state._array.shape[0] != shape[0]:
         raise RuntimeError(
             f"Input batch size {shape[0]} doesn't match hidden{i} batch size {state.shape[0]}"
         )
-    if state.shape[-1] != shape[1]:
+    if state._array.shape[-1] != shape[1]:
         raise RuntimeError(
             f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {shape[1]}"
         )
@@ -496,7 +499,7 @@ class RNNCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return unshared(self._next(input, hx, self.nonlinearity)[0])
+        return self._next(input, hx, self.nonlinearity)[0]
 
 
 class LSTMCell(RNNCellBase):
@@ -515,8 +518,8 @@ class LSTMCell(RNNCellBase):
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        new = self._next(input, hx, "lstm")
-        return unshared(new[0]), unshared(new[1])
+        h, c = self._next(input, hx, "lstm")
+        return h, c
 
 
 class GRUCell(RNNCellBase):
@@ -533,4 +536,4 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return unshared(self._next(input, hx, "gru")[0])
+        return self._next(input, hx, "gru")[0]
