@@ -144,6 +144,6 @@ def kernel(x, out, n, q):
         out[0, 0] = q
 """
     check(text, VALUES)
-    monkeypatch.setattr(ranges, "OPPOSITE", {op: op for op in ranges._OPPOSITE})
+    monkeypatch.setattr(ranges, "OPPOSITE", {op: op for op in ranges.OPPOSITE})
     with pytest.raises(AssertionError, match="'q', -5, 0"):
         check(text, VALUES)
