@@ -523,15 +523,9 @@ class Op:
         """Check, compute, and record if grad mode is on and an input requires a gradient."""
         if unusual and mode.autocast is not None:
             inputs = mode.autocast.cast(cls.__name__, inputs)
-        arrays: list = []
-        tracked = False  # whether an input may require a gradient
+        arrays = []
         for t in inputs:
-            if t is None:
-                arrays.append(None)
-                continue
-            arrays.append(t._array)
-            if t._requires_grad or t._view is not None:
-                tracked = True
+            arrays.append(None if t is None else t._array)
         again, result = cls.again, None
         if again is not None:
             result = again(*arrays, **attrs)
@@ -542,7 +536,7 @@ class Op:
             result = cls._first(inputs, arrays, attrs)
         several = type(result) is tuple
         if not several:
-            if not (unusual or (tracked and mode.enabled)):
+            if not (mode.enabled or unusual):
                 return wrap(result)  # which nobody records
             outputs: tuple = (wrap(result),)
         elif cls.first_only:
@@ -551,7 +545,7 @@ class Op:
             outputs = tuple([wrap(array) for array in result])
         if unusual and mode.observer is not None:
             mode.observer(cls, inputs, attrs, outputs[:1] if cls.first_only else outputs)
-        if tracked and mode.enabled:
+        if mode.enabled:
             edges, needs = edges_of(inputs)
             if needs:
                 cls.record(inputs, attrs, edges, outputs)
