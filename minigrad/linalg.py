@@ -277,8 +277,8 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """(L and U in one matrix, pivots from 1); derivatives up to the third. RuntimeError for a singular
-    matrix."""
+    """(L and U in one matrix, pivots from 1); derivatives up to the third. RuntimeError for a
+    singular matrix."""
     return LU_FACTOR(*lu_factor_ex(A, pivot=pivot, check_errors=True)[:2])
 
 
