@@ -201,14 +201,14 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     x = pinv(A, rcond=rcond) @ right
     rank = matrix_rank(A, rtol=rcond)
     driver = driver or "gelsy"
-    residuals = x.reshape(-1)[:0]
+    residuals = x.real.reshape(-1)[:0]
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = ((A @ x - right).abs() ** 2).sum(-2)
     return LSTSQ(
         x.squeeze(-1) if vector else x,
         residuals,
         rank if driver != "gels" else minigrad.empty(0, dtype=minigrad.int64),
-        svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.new_empty(0),
+        svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.real.new_empty(0),
     )
 
 

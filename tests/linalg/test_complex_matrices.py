@@ -125,6 +125,12 @@ def test_values_as_numpy(rng):
     assert linalg.inv(x.to(minigrad.complex64)).dtype == minigrad.complex64
     a, tau = minigrad.geqrf(x)
     close(minigrad.orgqr(a, tau) @ a.triu(), x, atol=1e-12)
+    close(minigrad.ormqr(a, tau, x, transpose=True), a.triu(), atol=1e-12)
+    close(minigrad.ormqr(a, tau[..., :1], x, transpose=True)[..., 0], a.triu()[..., 0], atol=1e-12)
+    values = linalg.svdvals(x).sum(-1)
+    close(x.norm("nuc", (-2, -1)), values)
+    close(minigrad.norm(x[0], "nuc"), values[0])
+    assert linalg.lstsq(x[:0], x[:0]).residuals.dtype == minigrad.float64
     with pytest.raises(NotImplementedError, match="Expected a floating point tensor as input"):
         linalg.ldl_factor(x)
 
