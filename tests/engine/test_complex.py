@@ -227,3 +227,10 @@ def test_convolutions_of_complex_numbers(name, backend, rng):
         assert m.autograd.gradgradcheck(convolution, leaves, fast_mode=True)
         x.requires_grad_(False)
         assert m.autograd.gradcheck(lambda w: convolution(x, w), leaves[1], fast_mode=True)
+
+
+def test_silu_of_complex_numbers():
+    z = m.tensor(Z, requires_grad=True)
+    np.testing.assert_allclose(m.nn.functional.silu(z).detach(), Z / (1 + np.exp(-Z)))
+    assert m.autograd.gradcheck(m.nn.functional.silu, z)
+    assert m.autograd.gradgradcheck(m.nn.functional.silu, z)
