@@ -164,8 +164,9 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 _LAZY_NAMES |= dict.fromkeys(
     (
-        "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled"
-        " is_autocast_enabled set_autocast_dtype set_autocast_enabled"
+        "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype"
+        " is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled"
+        " set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled"
     ).split(),
     "minigrad.amp.autocast_mode",
 )
@@ -181,7 +182,7 @@ _LAZY_NAMES |= dict.fromkeys(
     ).split(),
     "minigrad.nn.torch_level",
 )
-_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_C", "_dynamo")}
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_C", "_dynamo", "_utils")}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 

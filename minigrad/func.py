@@ -29,6 +29,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -324,6 +325,16 @@ def _tensors_of(module: Any) -> dict[str, tuple[dict, str]]:
                 if value is not None:
                     found[f"{prefix}.{key}" if prefix else key] = (owner, key)
     return found
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """The module, whose batch norms from now on normalise by the batch and keep no statistics,
+    which would be written in place: `vmap` refuses that."""
+    for module in root.modules():
+        if isinstance(module, minigrad.nn.modules.batchnorm._BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict, dict]:

@@ -91,3 +91,32 @@ def test_assert_allclose():
     mg.testing.assert_allclose([1.0, float("nan")], mg.tensor([1.0, float("nan")]))
     with pytest.raises(AssertionError, match="not close"):
         mg.testing.assert_allclose(mg.ones(2), [1.0, 1.1])
+
+
+def test_several_tensors_as_one():
+    together = mg._utils
+    tensors = [mg.ones(2, 3), mg.zeros(4), mg.ones(3).double(), mg.ones(10)]
+    groups = [[t.shape for t in group] for group in together._take_tensors(tensors, 40)]
+    assert groups == [[(2, 3), (4,)], [(10,)], [(3,)]]
+    flat = together._flatten_dense_tensors(tensors[:2])
+    parts = together._unflatten_dense_tensors(flat, tensors[:2])
+    assert [part.shape for part in parts] == [(2, 3), (4,)] and flat.shape == (10,)
+    flat[9] = 5  # they are views
+    assert parts[1].tolist() == [0, 0, 0, 5]
+
+
+def test_whether_casts_are_kept():
+    assert mg.is_autocast_cache_enabled()
+    mg.set_autocast_cache_enabled(False)
+    assert not mg.is_autocast_cache_enabled()
+    mg.set_autocast_cache_enabled(True)
+    mg.clear_autocast_cache()
+
+
+def test_batch_norms_without_statistics():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert mg.func.replace_all_batch_norm_modules_(model) is model
+    assert [name for name, _ in model[1].named_buffers()] == []
+    x = mg.tensor([[1.0, 2.0], [3.0, 5.0]])
+    np.testing.assert_allclose(model.eval()(x).mean(0).detach(), [0, 0], atol=1e-6)
+    assert mg.func.vmap(model)(mg.stack([x, 2 * x])).shape == (2, 2, 2)
