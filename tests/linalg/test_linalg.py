@@ -313,6 +313,22 @@ def test_short_time_transforms_have_an_inverse(rng):
     np.testing.assert_allclose(back, signal, atol=1e-12)
 
 
+@pytest.mark.parametrize("onesided", [None, False])
+def test_short_time_transforms_of_complex_signals_have_an_inverse(rng, onesided):
+    signal = minigrad.tensor(rng.standard_normal((2, 40)) + 1j * rng.standard_normal((2, 40)))
+    spectrum = minigrad.stft(signal, 8, 2, return_complex=True, onesided=onesided)
+    assert spectrum.shape == (2, 8, 21)
+    back = minigrad.istft(spectrum, 8, 2, onesided=onesided, return_complex=True)
+    np.testing.assert_allclose(back, signal, atol=1e-12)
+    real = minigrad.stft(signal.real, 8, 2, return_complex=True, onesided=False)
+    np.testing.assert_allclose(minigrad.istft(real, 8, 2), signal.real, atol=1e-12)
+    for wrong in ({"onesided": True}, {"n_fft": 10}):
+        with pytest.raises(RuntimeError, match="istft: expected . frequencies"):
+            minigrad.istft(spectrum, **{"n_fft": 8, "hop_length": 2, **wrong})
+    with pytest.raises(RuntimeError, match="return_complex=True expects onesided=False"):
+        minigrad.istft(spectrum[:, :5], 8, 2, return_complex=True)
+
+
 @pytest.mark.parametrize("shape", [(9, 5), (5, 9), (2, 7, 6)])
 def test_decompositions_of_low_rank(rng, shape, torch):
     """Of a matrix whose rank is below q: exact, and the same singular values as torch's."""
