@@ -159,6 +159,7 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(("_weight_norm", "norm_except_dim"), "minigrad.nn.utils.weight_norm")
 _LAZY_NAMES |= dict.fromkeys(
     ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
 )

@@ -105,6 +105,18 @@ def test_several_tensors_as_one():
     assert parts[1].tolist() == [0, 0, 0, 5]
 
 
+def test_weights_by_norm_and_direction(rng):
+    v, g = mg.tensor(rng.standard_normal((4, 3))), mg.tensor(rng.random((4, 1)) + 0.5)
+    np.testing.assert_allclose(
+        mg.norm_except_dim(v, 1, 0), np.abs(v.numpy()).sum(1, keepdims=True), rtol=1e-12
+    )
+    np.testing.assert_allclose(mg.norm_except_dim(v, 2, -1), np.linalg.norm(v.numpy()))
+    np.testing.assert_allclose(mg.norm_except_dim(mg._weight_norm(v, g)), g)
+    np.testing.assert_array_equal(mg.norm_except_dim(v[0]), v[0].abs())
+    across = mg._weight_norm(v, g[:3].t(), 1)
+    np.testing.assert_allclose(mg.norm_except_dim(across, 2, 1), g[:3].t())
+
+
 def test_whether_casts_are_kept():
     assert mg.is_autocast_cache_enabled()
     mg.set_autocast_cache_enabled(False)
