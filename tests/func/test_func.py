@@ -225,3 +225,21 @@ def test_second_derivatives_through_complex_numbers(rng):
     one[1, 2] = step
     slope = (func.grad(loss)(x + one) - func.grad(loss)(x - one)) / (2 * step)
     np.testing.assert_allclose(found[:, :, 1, 2], slope, atol=1e-6)
+
+
+def test_what_functions_must_return_and_get():
+    x = minigrad.ones(3)
+
+    def number(a):
+        return 3
+
+    for call in (
+        lambda: func.vjp(number, x),
+        lambda: func.jvp(number, (x,), (x,)),
+        lambda: func.jacrev(number)(x),
+        lambda: func.jacfwd(number)(x),
+    ):
+        with pytest.raises(RuntimeError, match="return only tensors, got int"):
+            call()
+    with pytest.raises(RuntimeError, match="primals and tangents to have the same structure"):
+        func.jvp(lambda a, b: a * b, (x, x), (x,))
