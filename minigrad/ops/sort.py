@@ -577,13 +577,17 @@ def searchsorted(
     wanted = xp.asarray(input._array if isinstance(input, Tensor) else input)
     if not isinstance(input, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
-    if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
+    if order.ndim != 1 and (not order.ndim or order.shape[:-1] != wanted.shape[:-1]):
         raise RuntimeError(
             "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
             f"of boundaries tensor and input value tensor must match, but we got boundaries tensor "
             f"{list(order.shape)} and input value tensor {list(wanted.shape)}"
         )
     if sorter is not None:
+        if sorter._array.dtype != np.int64:
+            raise RuntimeError(
+                f"searchsorted(): sorter must be a tensor of long dtype, got {sorter.dtype}"
+            )
         if sorter._array.shape != order.shape:
             raise RuntimeError(
                 "searchsorted(): boundary and sorter must have the same size, but got boundary "

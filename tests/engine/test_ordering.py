@@ -189,3 +189,15 @@ def test_the_median_of_all_elements_has_a_gradient():
     base.mul_(factor)
     view.median().backward()
     assert factor.grad.tolist() == [0, 0, 2]
+
+
+def test_what_searchsorted_refuses():
+    x = m.tensor([1.0, 2.0])
+    for args, given in (
+        ((m.tensor(1.0), m.tensor(0.5)), {}),
+        ((x, x), {"sorter": m.tensor([0, 1], dtype=m.int32)}),
+        ((x, x), {"sorter": m.tensor([0.0, 1.0])}),
+    ):
+        with pytest.raises(RuntimeError, match=r"^searchsorted\(\)"):
+            m.searchsorted(*args, **given)
+    assert m.searchsorted(x.flip(0), x, sorter=m.tensor([1, 0])).tolist() == [0, 1]
