@@ -29,7 +29,7 @@ def _by_parts(kernel: Callable, a: Any, b: Any, bias: Any, *shape: tuple, **geom
     return out if bias is None else out + bias[:, None, None]
 
 
-def _conjugates(ctx: Any) -> list[Tensor | None]:
+def _conjugates(ctx: Any) -> list[Any]:
     """What a node has saved, without what no gradient needs."""
     return [None if t is None else t.conj() for t in ctx.tensors()]
 
