@@ -6,6 +6,8 @@ import copy
 import importlib
 import io
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -132,3 +134,64 @@ def test_batch_norms_without_statistics():
     x = mg.tensor([[1.0, 2.0], [3.0, 5.0]])
     np.testing.assert_allclose(model.eval()(x).mean(0).detach(), [0, 0], atol=1e-6)
     assert mg.func.vmap(model)(mg.stack([x, 2 * x])).shape == (2, 2, 2)
+
+
+IMPORTS = """
+import torch
+from torch._tensor import Tensor
+from torch.autograd.gradcheck import gradcheck
+from torch.cuda.amp.autocast_mode import autocast
+from torch.cuda.amp.grad_scaler import GradScaler
+from torch.distributed.distributed_c10d import ReduceOp
+from torch.nn import _reduction
+from torch.nn.modules.transformer import _get_activation_fn, _get_clones
+from torch.utils.data._utils.collate import default_collate
+from torch.utils.data._utils import worker
+print(default_collate is torch.utils.data._utils.collate.default_collate)
+print(isinstance(torch.ones(1), Tensor), gradcheck(torch.sin, torch.ones(2).double().requires_grad_()))
+print(len(_get_clones(torch.nn.Linear(1, 1), 3)), _get_activation_fn("gelu") is torch.nn.functional.gelu)
+"""
+
+
+def test_files_of_torch_that_programs_import_from(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(IMPORTS)
+    command = [sys.executable, "-m", "minigrad", "run", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True", "True", "3", "True"]
+
+
+def test_what_copies_of_transformers_call(rng):
+    mask = mg.tensor([True, False])
+    found = F._canonical_mask(mask, "mask", None, "other", mg.float64)
+    assert found.tolist() == [-np.inf, 0] and found.dtype == mg.float64
+    numbers = mg.tensor([0.5, 1.0])
+    assert F._canonical_mask(numbers, "mask", mg.float32, "other", mg.float64) is numbers
+    with pytest.warns(UserWarning, match="mismatched mask and other"):
+        F._canonical_mask(mask, "mask", mg.float32, "other", mg.float32)
+    with pytest.raises(AssertionError, match="only bool and floating types of mask"):
+        F._canonical_mask(mask.long(), "mask", None, "other", mg.float32)
+    assert F._none_or_dtype(None) is None and F._none_or_dtype(numbers) == mg.float32
+    w, b, x = (mg.tensor(rng.standard_normal(shape)) for shape in ((6, 2), (6,), (3, 2)))
+    for found, i in zip(F._in_projection_packed(x, 2 * x, x, w, b), range(3), strict=True):
+        scaled = 2 * x if i == 1 else x
+        part = slice(2 * i, 2 * i + 2)
+        np.testing.assert_allclose(found, scaled @ w[part].t() + b[part])
+
+
+def test_reductions_as_numbers():
+    reduction = importlib.import_module("minigrad.nn._reduction")
+    assert [reduction.get_enum(word) for word in ("none", "mean", "sum")] == [0, 1, 2]
+    with pytest.raises(ValueError, match="no is not a valid value"):
+        reduction.get_enum("no")
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        assert reduction.legacy_get_string(False, None) == "sum"
+
+
+def test_leaves_for_a_second_run():
+    x = mg.ones(2, requires_grad=True)
+    first, number = mg.utils.checkpoint.detach_variable((x * 2, 3))
+    assert first.is_leaf and first.requires_grad and number == 3
+    with pytest.warns(UserWarning, match="None of the inputs"):
+        mg.utils.checkpoint.check_backward_validity((mg.ones(1), 2))
