@@ -17,8 +17,7 @@ def get_enum(reduction: str) -> int:
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None) -> str:
     """The word for the flags, of which None is True, with a warning."""
-    flags = [True if flag is None else flag for flag in (size_average, reduce)]
-    return legacy_reduction(*flags, "mean")
+    return legacy_reduction(size_average is not False, reduce is not False, "mean")
 
 
 __getattr__, __dir__ = namespace(__name__)

@@ -148,8 +148,9 @@ from torch.nn.modules.transformer import _get_activation_fn, _get_clones
 from torch.utils.data._utils.collate import default_collate
 from torch.utils.data._utils import worker
 print(default_collate is torch.utils.data._utils.collate.default_collate)
-print(isinstance(torch.ones(1), Tensor), gradcheck(torch.sin, torch.ones(2).double().requires_grad_()))
-print(len(_get_clones(torch.nn.Linear(1, 1), 3)), _get_activation_fn("gelu") is torch.nn.functional.gelu)
+x = torch.ones(2).double().requires_grad_()
+print(isinstance(x, Tensor), gradcheck(torch.sin, x))
+print(len(_get_clones(torch.nn.ReLU(), 3)), _get_activation_fn("relu") is torch.nn.functional.relu)
 """
 
 

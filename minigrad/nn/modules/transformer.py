@@ -73,8 +73,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind))
         for i in range(1, self._norms + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
-        named = isinstance(activation, str)
-        self.activation = _get_activation_fn(activation) if named else activation
+        self.activation = activation if callable(activation) else _get_activation_fn(activation)
 
     def _residual(self, x: Tensor, number: int, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """x plus what the branch makes of it, normalised before or after."""
