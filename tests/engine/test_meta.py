@@ -73,6 +73,24 @@ def test_like_torch(torch):
         assert outcome(line, minigrad) == outcome(line, torch), line
 
 
+def test_indices_without_data():
+    x, i = (minigrad.empty(3, 4, 5, device="meta"), minigrad.empty(2, 1, device="meta").long())
+    row = i.reshape(2)
+    for found, shape in (
+        (x[row], (2, 4, 5)),
+        (x[i], (2, 1, 4, 5)),
+        (x[:, row], (3, 2, 5)),
+        (x[row, :, row], (2, 4)),
+        (x[i, row], (2, 2, 5)),
+        (x.index_select(1, row), (3, 2, 5)),
+        (minigrad.nn.functional.interpolate(x, size=7), (3, 4, 7)),
+    ):
+        assert found.is_meta and found.shape == shape
+    leaf = minigrad.empty(3, 4, device="meta", requires_grad=True)
+    leaf[row].sum().backward()
+    assert leaf.grad.is_meta and leaf.grad.shape == (3, 4)
+
+
 def test_gradients_have_shapes():
     nn = minigrad.nn
     with minigrad.device("meta"):
