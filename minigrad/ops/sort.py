@@ -15,6 +15,7 @@ from kernels import dispatch
 from kernels.launchers.sort import longest
 from kernels.pointwise import Expr
 from minigrad import dtypes
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.autograd.node import Op, check_devices
@@ -122,6 +123,9 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     """Positions that sort x along dim, or the first `count` of them; equal values keep their order,
     NaN counts as largest."""
     array = x._array
+    if type(array) is MetaArray:
+        shape, n = array.shape, array.shape[dim] if count is None else count
+        return wrap(MetaArray((*shape[:dim], n, *shape[dim + 1 :]), np.int64))
     whole = (slice(None),) * dim
     packs = _packs(array)
     near = _near(array) if array.shape[dim] > (_LONG_PACKED if packs else _LONG) else None
@@ -272,6 +276,8 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     """Positions of the first k that `_order` has, without those of the others; which of the values
     equal to the last one count is open."""
     array, xp = x._array, array_module(x._array)
+    if type(array) is MetaArray:
+        return _order(x, dim, largest, k)
     n = array.shape[dim]
     if k == 1 and largest:
         return wrap(dispatch.active.reduce("argmax", array, dim, True))

@@ -91,6 +91,25 @@ def test_indices_without_data():
     assert leaf.grad.is_meta and leaf.grad.shape == (3, 4)
 
 
+def test_orders_without_data():
+    x = minigrad.empty(3, 400, device="meta", requires_grad=True)
+    for pair, shape in (
+        (x.sort(0, descending=True), (3, 400)),
+        (x.topk(5), (3, 5)),
+        (x.topk(2, dim=0, largest=False), (2, 400)),
+        (x.topk(1), (3, 1)),
+        (x.kthvalue(2, 1), (3,)),
+    ):
+        values, indices = pair
+        assert values.is_meta and indices.is_meta and values.shape == indices.shape == shape
+        assert values.dtype == minigrad.float32 and indices.dtype == minigrad.int64
+    assert x.argsort().shape == (3, 400) and x.quantile(0.5, 1).shape == (3,)
+    hot = minigrad.nn.functional.one_hot(x.detach().long(), 5)
+    assert hot.is_meta and hot.shape == (3, 400, 5)
+    x.topk(2).values.sum().backward()
+    assert x.grad.is_meta and x.grad.shape == (3, 400)
+
+
 def test_gradients_have_shapes():
     nn = minigrad.nn
     with minigrad.device("meta"):
