@@ -159,11 +159,13 @@ def _polygamma_texts() -> tuple[str, str]:
     digamma = f"(log{z} - 0.5 / {z} - {series} - ({steps}))"
     trigamma = f"((1 + 0.5 / {z} + {series1}) / {z} + ({steps1}))"
     pi = "3.141592653589793"
-    rest = f"({pi} * (x - rint(x)))"  # the distance from a pole is exact
+    # The distance from a pole is exact; past 0.5, where it does not count, it is no pole: a
+    # derivative of infinity would be NaN, also times 0.
+    rest = f"({pi} * where(x < 0.5, x - rint(x), 0.5))"
     turn = f"({pi} / sin{rest})"
     return (
         f"where((x < 0) & (x == floor(x)), log(x), {digamma}"  # NaN at the poles
-        f" - where(x < 0.5, {pi} / tan{rest}, 0))",
+        f" - where(x < 0.5, {pi} * cos{rest} / sin{rest}, 0))",
         f"where(x < 0.5, {turn} * {turn} - {trigamma}, {trigamma})",
     )
 
@@ -208,7 +210,7 @@ define("div_trunc_int", "a b", "(a - fmod(a, b)) // b", domain="int",
        refuses="bf")  # exact, unlike a / b
 define("remainder", "a b", "a % b", "g", "-g * (a // b)", refuses="b")
 define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)", refuses="b")
-define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, b - 1))",
+define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, where(b == 0, 1, b - 1)))",
        "where((a == 0) & (b >= 0), 0, g * y * log(a))", refuses="b")
 define("neg", "x", "-x", "-g")
 define("abs", "x", "abs(x)", "g * sign(x)", refuses="b")
@@ -321,10 +323,11 @@ define("logsigmoid", "x", "minimum(x, 0) - log1p(exp(-abs(x)))", "g / (1 + exp(x
 define("leaky_relu", "x", "where(x > 0, x, slope * x)", "where(x > 0, g, slope * g)",
        params="slope", domain="float", refuses="biu")
 define("elu", "x", "where(x > 0, scale * x, alpha * expm1(x))",
-       "where(x <= 0, g * alpha * exp(x), scale * g)", params="alpha scale",
+       "where(x <= 0, g * alpha * exp(where(x < 0, x, 0)), scale * g)", params="alpha scale",
        domain="float", refuses="biu")
 define("celu", "x", "where(x > 0, x, alpha * expm1(x / alpha))",
-       "where(x <= 0, g * exp(x / alpha), g)", params="alpha", domain="float", refuses="biu")
+       "where(x <= 0, g * exp(where(x < 0, x / alpha, 0)), g)", params="alpha", domain="float",
+       refuses="biu")
 define("silu", "x", "x / (1 + exp(-x))",
        "g * (1 + x * (1 - 1 / (1 + exp(-x)))) / (1 + exp(-x))",
        domain="float", refuses="biu", activation=True)

@@ -159,13 +159,15 @@ _LAZY_NAMES |= dict.fromkeys(
 )
 
 
+_LAZY_NAMES |= dict.fromkeys(("_weight_norm", "norm_except_dim"), "minigrad.nn.utils.weight_norm")
 _LAZY_NAMES |= dict.fromkeys(
     ("_sample_dirichlet", "_standard_gamma", "binomial", "poisson"), "minigrad.variates"
 )
 _LAZY_NAMES |= dict.fromkeys(
     (
-        "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled"
-        " is_autocast_enabled set_autocast_dtype set_autocast_enabled"
+        "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype"
+        " is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled"
+        " set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled"
     ).split(),
     "minigrad.amp.autocast_mode",
 )
@@ -181,7 +183,7 @@ _LAZY_NAMES |= dict.fromkeys(
     ).split(),
     "minigrad.nn.torch_level",
 )
-_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_C", "_dynamo")}
+_LAZY_NAMES |= {name: f"minigrad.{name}" for name in (*_LAZY, "_C", "_dynamo", "_utils")}
 __getattr__, _ = _namespace(__name__, _LAZY_NAMES)
 
 

@@ -74,6 +74,12 @@ class MetaArray:
     def __getitem__(self, key: Any) -> MetaArray:
         return MetaArray(self._like()[key].shape, self.dtype)
 
+    def __add__(self, other: Any) -> MetaArray:
+        shape = np.broadcast_shapes(self.shape, getattr(other, "shape", ()))
+        return MetaArray(shape, self.dtype)
+
+    __radd__ = __mul__ = __rmul__ = __add__  # of positions
+
     def __setitem__(self, key: Any, value: Any) -> None:
         """Nothing: there is no data to change."""
 

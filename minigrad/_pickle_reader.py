@@ -385,11 +385,12 @@ FUNCTIONS: dict[str, Callable | None] = {
     "collections.Counter": lambda counts: Counter(_only(counts, dict)),
     "__builtin__.set": lambda items: set(map(_key, _only(items, list))),
     "__builtin__.frozenset": lambda items: frozenset(map(_key, _only(items, list))),
+    "__builtin__.complex": lambda real, imag: complex(_only(real, float), _only(imag, float)),
     "_codecs.encode": _encode,
     "numpy.dtype": _numpy_dtype,
     "numpy.ndarray": None,
 }
 for _module in ("numpy._core.multiarray", "numpy.core.multiarray"):
     FUNCTIONS |= {f"{_module}.scalar": _numpy_scalar, f"{_module}._reconstruct": _reconstruct}
-for _name in ("set", "frozenset"):
+for _name in ("set", "frozenset", "complex"):
     FUNCTIONS[f"builtins.{_name}"] = FUNCTIONS[f"__builtin__.{_name}"]

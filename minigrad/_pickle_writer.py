@@ -162,6 +162,8 @@ class Writer:
             raise TypeError(f"save: {path} has no shape yet; call its module once, then save it")
         if isinstance(obj, Tensor):
             self._tensor(obj)
+        elif type(obj) is complex:
+            self._call("__builtin__", "complex", obj.real, obj.imag)
         elif isinstance(obj, np.ndarray | np.generic):
             self._numpy(obj, path)
         elif callable(obj) and vars(functional).get(getattr(obj, "__name__", None)) is obj:

@@ -22,6 +22,11 @@ _OWN = {
     "torchvision.models": "minigrad.models",
     "functorch": "minigrad.functorch",
     "safetensors.torch": "minigrad.safetensors",
+    "torch._tensor": "minigrad.tensor",
+    "torch.autograd.gradcheck": "minigrad.autograd.check",
+    "torch.cuda.amp.autocast_mode": "minigrad.cuda.amp",
+    "torch.cuda.amp.grad_scaler": "minigrad.amp.grad_scaler",
+    "torch.distributed.distributed_c10d": "minigrad.distributed",
     "torch.nn.modules.channelshuffle": "minigrad.nn.modules.pixelshuffle",
     "torch.nn.modules.instancenorm": "minigrad.nn.modules.batchnorm",
     "torch.optim.adadelta": "minigrad.optim.adaptive",
@@ -33,6 +38,7 @@ _OWN = {
     "torch.optim.radam": "minigrad.optim.per_parameter",
     "torch.optim.rmsprop": "minigrad.optim.adaptive",
     "torch.optim.rprop": "minigrad.optim.per_parameter",
+    "torch.utils.data._utils": "minigrad.utils.data",
 }
 
 # The torch whose names, defaults and errors minigrad has; the part after + says what it really is.

@@ -52,12 +52,12 @@ def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
     """Q @ other, or other @ Q with left=False, for the square Q of Householder vectors (as `geqrf`
-    gives them); transpose: with Q^T."""
-    matrices("ormqr", input, real=True)
-    m, k = input.shape[-2:]
-    if k > m or tau.shape[-1] > k:
+    gives them); transpose: with Q^H."""
+    matrices("ormqr", input)
+    (m, k), r = input.shape[-2:], tau.shape[-1]
+    if r > min(m, k):
         raise RuntimeError(
-            f"ormqr: expected input (..., m, k) with m >= k >= tau.shape[-1], got "
+            f"ormqr: expected input (..., m, k) with m and k >= tau.shape[-1], got "
             f"{list(input.shape)} and {list(tau.shape)}"
         )
     if other.shape[-2 if left else -1] != m:
@@ -65,9 +65,8 @@ def ormqr(
             f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2], got "
             f"{list(other.shape)} and {list(input.shape)}"
         )
-    vectors = minigrad.nn.functional.pad(input, (0, m - k))
-    q = linalg.householder_product(vectors, minigrad.nn.functional.pad(tau, (0, m - tau.shape[-1])))
-    q = q.mT if transpose else q
+    q = linalg.householder_product(minigrad.nn.functional.pad(input[..., :r], (0, m - r)), tau)
+    q = q.mH if transpose else q
     return q @ other if left else other @ q
 
 

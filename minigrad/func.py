@@ -29,6 +29,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -115,6 +116,15 @@ def _gradients(
     return [minigrad.zeros_like(p) if g is None else g for p, g in zip(places, found, strict=True)]
 
 
+def _tensors(name: str, outputs: Any) -> list[Tensor]:
+    """The leaves of what a function has returned; RuntimeError for other than tensors."""
+    flat = tree_leaves(outputs)
+    for y in flat:
+        if not isinstance(y, Tensor):
+            raise RuntimeError(f"{name}: expected f to return only tensors, got {type(y).__name__}")
+    return flat
+
+
 def grad_and_value(
     func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable:
@@ -160,11 +170,12 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         given, trees, places = _chosen(primals, tuple(range(len(primals))))
         found = func(*given)
     outputs = found[0] if has_aux else found
+    flat = _tensors("vjp(f, *primals)", outputs)
 
     def pullback(*cotangents: Any) -> Any:
         vectors = tree_leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
         with enable_grad():
-            slopes = _gradients(tree_leaves(outputs), places, vectors)
+            slopes = _gradients(flat, places, vectors)
         result = _like(trees, _own(slopes, places))
         return result if len(primals) > 1 else (result[0],)
 
@@ -180,14 +191,19 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = Fals
                 f"jvp(f, primals, tangents): Expected {name} to be a tuple, got "
                 f"{type(value).__name__}; write `({name},)` for one tensor"
             )
+    vectors = tree_leaves(tangents)
+    if tree_flatten(primals)[1] != tree_flatten(tangents)[1]:
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals and tangents to have the same structure"
+        )
     with enable_grad():
         given, _, places = _chosen(tuple(primals), tuple(range(len(primals))))
         found = func(*given)
         outputs = found[0] if has_aux else found
-        flat = tree_leaves(outputs)
+        flat = _tensors("jvp(f, primals, tangents)", outputs)
         dummies = [minigrad.zeros_like(y).requires_grad_() for y in flat]
         slopes = _gradients(flat, places, dummies)
-        products = _gradients(slopes, dummies, tree_leaves(tuple(tangents)))
+        products = _gradients(slopes, dummies, vectors)
     result = (outputs, _like(outputs, products))
     result = _own(result, places + dummies)
     return (*result, _own(found[1], places)) if has_aux else result
@@ -216,7 +232,7 @@ def jacrev(
             given, trees, places = _chosen(args, argnums)
             found = func(*given, **kwargs)
             outputs = found[0] if has_aux else found
-            flat = tree_leaves(outputs)
+            flat = _tensors("jacrev(f)", outputs)
             graph = _has_graph(flat, places)
             rows = [_rows(y, places, chunk_size, graph) for y in flat]
             table = _like(outputs, [_like(trees, row) for row in rows])
@@ -324,6 +340,16 @@ def _tensors_of(module: Any) -> dict[str, tuple[dict, str]]:
                 if value is not None:
                     found[f"{prefix}.{key}" if prefix else key] = (owner, key)
     return found
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """The module, whose batch norms from now on normalise by the batch and keep no statistics,
+    which would be written in place: `vmap` refuses that."""
+    for module in root.modules():
+        if isinstance(module, minigrad.nn.modules.batchnorm._BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict, dict]:

@@ -172,7 +172,7 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values are above max(atol, rtol * the largest)."""
     matrices("linalg.matrix_rank", A)
-    s = svdvals(A.detach())
+    s = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
     if not s.numel():
         return minigrad.zeros(A.shape[:-2], dtype=minigrad.int64, device=A.device)
     absolute = atol if tol is None else tol
@@ -201,14 +201,14 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     x = pinv(A, rcond=rcond) @ right
     rank = matrix_rank(A, rtol=rcond)
     driver = driver or "gelsy"
-    residuals = x.reshape(-1)[:0]
+    residuals = x.real.reshape(-1)[:0]
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = ((A @ x - right).abs() ** 2).sum(-2)
     return LSTSQ(
         x.squeeze(-1) if vector else x,
         residuals,
         rank if driver != "gels" else minigrad.empty(0, dtype=minigrad.int64),
-        svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.new_empty(0),
+        svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.real.new_empty(0),
     )
 
 
@@ -263,11 +263,13 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not A.numel():
         nothing = A.sum() * 0
         return p, lower + nothing, upper + nothing, pivots
-    # One Newton step, which leaves the values: L^-1 (P^T A) U^-1 is the identity.
+    # Newton steps, which leave the values: L^-1 (P^T A) U^-1 is the identity. The first gives the
+    # first derivatives, the second those up to the third.
     rows = p.mT @ A
     low, up = lower[..., :k, :], upper[..., :k]
-    inner = solve(low, solve(up.mT, rows[..., :k, :k].mT).mT) - eye
-    low, up = low @ (eye + inner.tril(-1)), (eye + inner.triu()) @ up
+    for _ in range(2):
+        inner = solve(low, solve(up.mT, rows[..., :k, :k].mT).mT) - eye
+        low, up = low @ (eye + inner.tril(-1)), (eye + inner.triu()) @ up
     below, beside = rows[..., k:, :k], rows[..., :k, k:]
     lower = minigrad.cat([low, solve(up.mT, below.mT).mT], -2) if m > k else low
     upper = minigrad.cat([up, solve(low, beside)], -1) if n > k else up
@@ -275,8 +277,8 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """(L and U in one matrix, pivots from 1); first derivatives only. RuntimeError for a singular
-    matrix."""
+    """(L and U in one matrix, pivots from 1); derivatives up to the third. RuntimeError for a
+    singular matrix."""
     return LU_FACTOR(*lu_factor_ex(A, pivot=pivot, check_errors=True)[:2])
 
 
@@ -333,7 +335,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     found = [factor(m, lower=1) for m in A._array.reshape(-1, n, n)] if A.numel() else []
     packed = np.reshape([np.tril(f[0]) for f in found], A.shape).astype(A._array.dtype)
     pivots = np.reshape([f[1] for f in found], A.shape[:-1]).astype(np.int32)
-    info = wrap(np.reshape([f[2] for f in found] or 0, A.shape[:-2]).astype(np.int32))
+    info = wrap(np.resize([f[2] for f in found], A.shape[:-2]).astype(np.int32))
     if check_errors and bool(info.any()):
         raise RuntimeError(
             f"linalg.ldl_factor: The factorization could not be completed because the input is "
@@ -388,7 +390,7 @@ def _check_lu(name: str, A: Tensor, pivot: bool) -> None:
 
 
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
-    """(P, L, U) with A = P L U, L with ones on the diagonal; first derivatives only."""
+    """(P, L, U) with A = P L U, L with ones on the diagonal; derivatives up to the third."""
     _check_lu("linalg.lu", A, pivot)
     return LU(*_parts(A)[:3])
 

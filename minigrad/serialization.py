@@ -354,6 +354,11 @@ def _move(tensor: Tensor, location: str, map_location: Any) -> Tensor:
     return tensor.to(minigrad.device(target))
 
 
+def default_restore_location(storage: Tensor, location: str) -> Tensor:
+    """The elements that a function given as `map_location` gets, on the device of this name."""
+    return _move(storage, location, None)
+
+
 # ------------------------------------------------------------------------ whole modules
 
 _safe: dict[str, type] = {}  # by full name: what `load` may make objects of

@@ -31,7 +31,9 @@ __device__ __forceinline__ A place_of(A x, int n) {
     if (PADDING == REFLECTION) {
         x = ALIGNED ? reflected(x, A(0), A(n - 1)) : reflected(x, A(-0.5), A(n));
     }
-    if (PADDING != ZEROS) x = x < A(0) ? A(0) : x > A(n - 1) ? A(n - 1) : x;
+    if (PADDING != ZEROS) {  // no number is the first place
+        x = x > A(0) ? x < A(n - 1) ? x : A(n - 1) : A(0);
+    }
     return x;
 }
 

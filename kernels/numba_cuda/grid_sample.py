@@ -43,8 +43,8 @@ def _functions(dtype: np.dtype, padding: int, aligned: bool):
                 rest = x - turns * span
                 even = turns - two * math.floor(turns / two) == zero
                 x = rest + low if even else span - rest + low
-        if padding != ZEROS:
-            x = zero if x < zero else (A(n - 1) if x > A(n - 1) else x)
+        if padding != ZEROS:  # no number is the first place
+            x = (x if x < A(n - 1) else A(n - 1)) if x > zero else zero
         return x
 
     @cuda.jit(device=True)

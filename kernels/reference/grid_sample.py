@@ -97,4 +97,4 @@ def _place(p: np.ndarray, n: int, padding_mode: str, aligned: bool) -> np.ndarra
         low, span = (0, n - 1) if aligned else (-0.5, n)
         away = np.abs(p - low) % (2 * span) if span else p * 0
         p = np.where(away > span, 2 * span - away, away) + low
-    return p if padding_mode == "zeros" else np.clip(p, 0, n - 1)
+    return p if padding_mode == "zeros" else np.where(p > 0, np.minimum(p, n - 1), 0)

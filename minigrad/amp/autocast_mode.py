@@ -200,6 +200,23 @@ def is_autocast_cpu_enabled() -> bool:
     return is_autocast_enabled("cpu")
 
 
+_cache = [True]  # whether programs ask for one; none is here, a cast is made where it is needed
+
+
+def is_autocast_cache_enabled() -> bool:
+    """What `set_autocast_cache_enabled` was given last; True at first."""
+    return _cache[0]
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """For `is_autocast_cache_enabled`; casts of parameters are not kept in any case."""
+    _cache[0] = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Nothing to do: casts of parameters are not kept."""
+
+
 def is_autocast_available(device_type: str) -> bool:
     """Whether there is `autocast` for that kind of device."""
     return device_type in _DEFAULTS

@@ -518,6 +518,10 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
                 f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
                 f"has a shape of {tensor.shape}."
             )
+        elif (grad._array.dtype.kind == "c") != (array.dtype.kind == "c"):
+            raise RuntimeError(
+                f"Mismatch in dtype: grad_output[{i}] is {grad.dtype}, output[{i}] {tensor.dtype}"
+            )
         result.append(grad)
     return result
 
@@ -620,6 +624,8 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: materialize_grads=True expects that allow_unused isn't False")
     outputs, inputs = as_tuple(outputs), as_tuple(inputs)
     if is_grads_batched:
         settings = (create_graph, True, allow_unused, False, materialize_grads)

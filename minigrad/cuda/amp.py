@@ -8,6 +8,8 @@ from typing import Any
 from minigrad import amp
 from minigrad._names import namespace
 
+__path__: list[str] = []  # for imports of torch.cuda.amp.grad_scaler
+
 custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
 custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 

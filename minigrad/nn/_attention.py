@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import minigrad
@@ -161,3 +162,59 @@ def _additive(mask: Tensor, dtype: Any) -> Tensor:
             mask, -math.inf
         )
     return mask.to(dtype)
+
+
+# What copies of torch's transformer layers call.
+
+
+def _none_or_dtype(input: Tensor | None) -> Any:
+    """The dtype of a tensor."""
+    if input is None or isinstance(input, Tensor):
+        return None if input is None else input.dtype
+    raise RuntimeError("input to _none_or_dtype() must be None or minigrad.Tensor")
+
+
+def _canonical_mask(
+    mask: Tensor | None,
+    mask_name: str,
+    other_type: Any,
+    other_name: str,
+    target_type: Any,
+    check_other: bool = True,
+) -> Tensor | None:
+    """A mask as numbers; one of bools gets the dtype `target_type`. Warns if another mask has
+    another dtype."""
+    if mask is None:
+        return None
+    if mask.dtype != minigrad.bool and not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for "
+            "both instead.",
+            stacklevel=2,
+        )
+    return _additive(mask, target_type if mask.dtype == minigrad.bool else mask.dtype)
+
+
+def _in_projection(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    b_q: Tensor | None = None,
+    b_k: Tensor | None = None,
+    b_v: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Linear layers of queries, keys and values."""
+    return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
+
+
+def _in_projection_packed(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None = None
+) -> list[Tensor]:
+    """The same by one weight (3 E, E) and bias (3 E,)."""
+    biases: Any = (None, None, None) if b is None else b.chunk(3)
+    return list(_in_projection(q, k, v, *w.chunk(3), *biases))

@@ -676,4 +676,5 @@ def _of_nothing(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Te
 globals().update(entitled(globals()))
 globals().update({n: tensors_only(globals()[n], place=f"{__name__}.{n}") for n in __all__})
 
-__getattr__, __dir__ = namespace(__name__)
+_COPIES = "_canonical_mask _in_projection _in_projection_packed _none_or_dtype"  # of torch's layers
+__getattr__, __dir__ = namespace(__name__, dict.fromkeys(_COPIES.split(), "minigrad.nn._attention"))

@@ -507,11 +507,11 @@ def _warn_of_indexing() -> None:
 
 @export(method=False)
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Views of one common shape."""
+    """Views of one common shape; of that shape already, the tensors themselves."""
     shape: tuple = ()
     for x in tensors:
         shape = broadcast_shape(shape, x._array.shape)
-    return tuple([x.expand(shape) for x in tensors])
+    return tuple([x if x._array.shape == shape else x.expand(shape) for x in tensors])
 
 
 @export(method=False)

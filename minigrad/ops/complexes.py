@@ -26,8 +26,8 @@ from minigrad.tensor import Tensor, export, wrap
 # of a holomorphic f gives conj(f'(z)) g when it gets conj(g) and its result is conjugated.
 LINES = frozenset(
     "add sub mul div neg exp exp2 log log2 log10 log1p expm1 sqrt rsqrt sin sinc cos tan sinh cosh"
-    " tanh asin acos atan asinh acosh atanh pow square reciprocal sigmoid axpy addcmul addcdiv lerp"
-    " copy where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
+    " tanh asin acos atan asinh acosh atanh pow square reciprocal sigmoid silu axpy addcmul addcdiv"
+    " lerp copy where masked_fill eq ne logical_not logical_and logical_or logical_xor".split()
 )
 _NAMES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",

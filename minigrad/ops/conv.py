@@ -6,6 +6,7 @@ convolution with respect to its input.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,19 @@ from minigrad.ops.combine import pad_constant
 from minigrad.tensor import Tensor, export
 
 Pair = tuple[int, int]
+
+
+def _by_parts(kernel: Callable, a: Any, b: Any, bias: Any, *shape: tuple, **geometry: Any) -> Any:
+    """`kernel` of complex arrays, from those of their parts: it is linear in both."""
+    real = kernel(a.real, b.real, *shape, **geometry) - kernel(a.imag, b.imag, *shape, **geometry)
+    other = kernel(a.real, b.imag, *shape, **geometry) + kernel(a.imag, b.real, *shape, **geometry)
+    out = real + 1j * other
+    return out if bias is None else out + bias[:, None, None]
+
+
+def _conjugates(ctx: Any) -> list[Any]:
+    """What a node has saved, without what no gradient needs."""
+    return [None if t is None else t.conj() for t in ctx.tensors()]
 
 
 class Conv2d(Op):
@@ -34,11 +48,13 @@ class Conv2d(Op):
 
     @staticmethod
     def forward(x: Any, w: Any, bias: Any, **geometry: Any) -> Any:
+        if x.dtype.kind == "c":
+            return _by_parts(dispatch.active.conv2d, x, w, bias, **geometry)
         return dispatch.active.conv2d(x, w, bias, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, **geometry: Any) -> tuple:
-        x, w = ctx.tensors()
+        x, w = _conjugates(ctx) if g._array.dtype.kind == "c" else ctx.tensors()
         need = ctx.needs
         return (
             ConvData.apply(g, w, None, shape=ctx.shapes[0], **geometry) if need[0] else None,
@@ -162,11 +178,14 @@ class ConvData(Op):
 
     @staticmethod
     def forward(g: Any, w: Any, bias: Any, shape: tuple, **geometry: Any) -> Any:
-        return dispatch.active.conv2d_backward_data(g, w, shape, bias=bias, **geometry)
+        kernel = dispatch.active.conv2d_backward_data
+        if g.dtype.kind == "c":
+            return _by_parts(kernel, g, w, bias, shape, **geometry)
+        return kernel(g, w, shape, bias=bias, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
-        g, w = ctx.tensors()
+        g, w = _conjugates(ctx) if h._array.dtype.kind == "c" else ctx.tensors()
         return (
             Conv2d.apply(h, w, None, **geometry) if ctx.needs[0] else None,
             _slope_of_weight(ctx, g, h, geometry) if ctx.needs[1] else None,
@@ -183,11 +202,14 @@ class ConvWeight(Op):
 
     @staticmethod
     def forward(g: Any, x: Any, shape: tuple, **geometry: Any) -> Any:
-        return dispatch.active.conv2d_backward_weight(g, x, shape, **geometry)
+        kernel = dispatch.active.conv2d_backward_weight
+        if g.dtype.kind == "c":
+            return _by_parts(kernel, g, x, None, shape, **geometry)
+        return kernel(g, x, shape, **geometry)
 
     @staticmethod
     def vjp(ctx: Any, h: Tensor, shape: tuple, **geometry: Any) -> tuple:
-        g, x = ctx.tensors()
+        g, x = _conjugates(ctx) if h._array.dtype.kind == "c" else ctx.tensors()
         return (
             Conv2d.apply(x, h, None, **geometry) if ctx.needs[0] else None,
             ConvData.apply(g, h, None, shape=ctx.shapes[1], **geometry) if ctx.needs[1] else None,

@@ -46,7 +46,8 @@ class Eigh(Function):
         values, v = ctx.saved_tensors
         inner = _diagonal(g_values, values)
         if g_vectors is not None:
-            inner = inner + v.mH @ g_vectors / _gaps(values)
+            turn = v.mH @ g_vectors  # V stays orthonormal: the skew-Hermitian part counts
+            inner = inner + (turn - turn.mH) / (2 * _gaps(values))
         return v @ inner @ v.mH, None
 
 

@@ -18,6 +18,7 @@ from kernels import dispatch
 from kernels.pointwise import TABLE
 from kernels.support.bounds import all_below
 from minigrad import dtypes
+from minigrad._meta import MetaArray
 from minigrad._overlap import check_apart, check_no_overlap, is_expanded, warn_of_overlap
 from minigrad.autograd.mode import batching, mode
 from minigrad.autograd.node import Op, titled
@@ -607,6 +608,7 @@ def flat_positions(shape: tuple, tensors: list) -> Any:
             return np.ravel_multi_index(tuple(tensors), shape)
         except ValueError:  # they do not fit together
             pass
+    tensors = [np.zeros(t.shape, int) if type(t) is MetaArray else t for t in tensors]
     steps = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):
         steps[d] = steps[d + 1] * shape[d + 1]

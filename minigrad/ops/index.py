@@ -12,6 +12,7 @@ import numpy as np
 from kernels import dispatch
 from kernels.support.bounds import all_below
 from minigrad._foreign import check_tensors, no_tensor
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import joining, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched, on_gpu
@@ -561,6 +562,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1 and not array.size:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    if type(array) is MetaArray and num_classes != -1:
+        return wrap(MetaArray((*array.shape, num_classes), np.int64))
     # On a GPU the host does not wait for the numbers; `vmap` has no place for each
     if num_classes != -1 and (on_gpu(array) or is_batched(array)):
         xp, below = array_module(array), check_bounds(array, 0, num_classes, _wrong_class)

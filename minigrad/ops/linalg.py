@@ -376,6 +376,25 @@ class Qr(Function):
         return SolveTriangular.apply(r, (gq + q @ symmetric).mH, upper=True, unit=False).mH
 
 
+class CompleteQr(Function):
+    """(Q, R) of A (m, n) with m > n, Q (m, m)."""
+
+    grad_name = "LinalgQrBackward0"
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> tuple:
+        q, r = array_module(a._array).linalg.qr(a._array, "complete")
+        return wrap(q), wrap(r)
+
+    @staticmethod
+    def backward(ctx: Any, gq: Tensor, gr: Tensor) -> Tensor:
+        raise RuntimeError(
+            "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
+            "rows than columns; use mode='reduced'"
+        )
+
+
 def batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both with the batch dimensions that theirs broadcast to."""
     if a._array.shape[:-2] == b._array.shape[:-2]:
@@ -560,7 +579,7 @@ def solve_triangular(
 
 def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
     """(Q, R) with A = Q R, Q with orthonormal columns. mode: "reduced", "complete" (Q square), or
-    "r" (Q empty; no gradient). "complete" has a gradient for square and wide A only."""
+    "r" (Q empty). "complete" has a gradient for square and wide A only."""
     matrices("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
@@ -568,16 +587,12 @@ def linalg_qr(A: Tensor, mode: str = "reduced") -> Any:
             "'r', or 'complete'"
         )
     m, n = A.shape[-2:]
-    xp = array_module(A._array)
     if mode == "r":
-        return QR(A.new_empty(0), wrap(xp.linalg.qr(A._array, "r")))
-    if mode == "complete" and m > n:
         if A.requires_grad and is_grad_enabled():
-            raise RuntimeError(
-                "linalg.qr: the gradient of mode='complete' does not exist for matrices with more "
-                "rows than columns; use mode='reduced'"
-            )
-        return QR(*map(wrap, xp.linalg.qr(A._array, "complete")))
+            return QR(A.new_empty(0), linalg_qr(A)[1])
+        return QR(A.new_empty(0), wrap(array_module(A._array).linalg.qr(A._array, "r")))
+    if mode == "complete" and m > n:
+        return QR(*CompleteQr.apply(A))
     if m >= n:
         return QR(*Qr.apply(A))
     q, square = Qr.apply(A[..., :m])
@@ -591,30 +606,30 @@ GEQRF = return_type("geqrf", "a", "tau")
 @autocasts
 def geqrf(input: Tensor) -> Any:
     """(a, tau): R in the upper triangle of a, below it the Householder vectors v of Q, whose first
-    element 1 is left out: Q is the product of I - tau v v^T. No gradient; see `linalg.qr`."""
-    matrices("geqrf", input, real=True)
+    element 1 is left out: Q is the product of I - tau v v^H. No gradient; see `linalg.qr`."""
+    matrices("geqrf", input)
     a, tau = array_module(input._array).linalg.qr(input._array, "raw")
     return GEQRF(wrap(a.swapaxes(-1, -2).copy()), wrap(tau))
 
 
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
-    """The first k columns of the product of I - tau[i] v v^T, v the i-th of k Householder vectors.
+    """The first k columns of the product of I - tau[i] v v^H, v the i-th of r Householder vectors.
 
-    input (..., m, k): below its diagonal the vectors, as `geqrf` gives them; tau (..., k).
-    The product is I - V T V^T with T = (I + D S)^-1 D, where D = diag(tau) and S is the part of
-    V^T V above the diagonal (Joffrain et al., "Accumulating Householder transformations", 2006).
+    input (..., m, k): below its diagonal the vectors, as `geqrf` gives them; tau (..., r), r <= k.
+    The product is I - V T V^H with T = (I + D S)^-1 D, where D = diag(tau) and S is the part of
+    V^H V above the diagonal (Joffrain et al., "Accumulating Householder transformations", 2006).
     """
-    matrices("linalg.householder_product", input, real=True)
-    m, k = input._array.shape[-2:]
-    if k > m or tuple(tau._array.shape[-1:]) != (k,):
+    matrices("linalg.householder_product", input)
+    (m, k), r = input._array.shape[-2:], tau._array.shape[-1]
+    if k > m or r > k:
         raise RuntimeError(
-            "linalg.householder_product: expected input (..., m, k) with k <= m and tau (..., k), "
-            f"got {list(input.shape)} and {list(tau.shape)}"
+            "linalg.householder_product: expected input (..., m, k) with k <= m and tau (..., r) "
+            f"with r <= k, got {list(input.shape)} and {list(tau.shape)}"
         )
     one = functions.eye(m, k, dtype=input.dtype, device=input.device)
-    V, D = input.tril(-1) + one, tau.unsqueeze(-1)
-    T = Solve.apply(*batches(one[:k] + D * (V.mT @ V).triu(1), D * one[:k]))
-    return one - V @ (T @ V[..., :k, :].mT)
+    V, D = input[..., :r].tril(-1) + one[:, :r], tau.unsqueeze(-1)
+    T = Solve.apply(*batches(one[:r, :r] + D * (V.mH @ V).triu(1), D * one[:r, :r]))
+    return one - V @ (T @ V[..., :k, :].mH)
 
 
 @export()

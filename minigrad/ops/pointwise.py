@@ -7,6 +7,7 @@ derivatives of every order exist.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -486,14 +487,33 @@ class Pointwise:
 @cache
 def on_tensors(text: str, names: tuple[str, ...]) -> Callable:
     """An expression text of a table as a function of tensors and numbers called `names`."""
-    return eval(f"lambda {', '.join(names)}: {text}", _tensor_namespace())
+    tree = _Logistic().visit(ast.parse(text, mode="eval"))
+    return eval(f"lambda {', '.join(names)}: {ast.unparse(tree)}", _tensor_namespace())
+
+
+class _Logistic(ast.NodeTransformer):
+    """a / (1 + exp(b)) as a * sigmoid(-b), whose derivative is 0 where exp(b) is infinite."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(
+                over,
+                ast.Div(),
+                ast.BinOp(
+                    ast.Constant(1), ast.Add(), ast.Call(ast.Name("exp"), [ast.expr() as power])
+                ),
+            ):
+                sigmoid = ast.Call(ast.Name("sigmoid"), [ast.UnaryOp(ast.USub(), power)], [])
+                return ast.BinOp(over, ast.Mult(), sigmoid)
+        return node
 
 
 @cache
 def _tensor_namespace() -> dict[str, Any]:
     renamed = {"rint": "round"}
     space: dict[str, Any] = {n: POINTWISE[renamed.get(n, n)] for n in TEXT_FUNCTIONS}
-    return {**space, "__builtins__": {}, "__name__": __name__}
+    return {**space, "sigmoid": POINTWISE["sigmoid"], "__builtins__": {}, "__name__": __name__}
 
 
 POINTWISE: dict[str, Pointwise] = {name: Pointwise(expr) for name, expr in TABLE.items()}

@@ -597,9 +597,9 @@ def norm(
 ) -> Tensor:
     """(sum of |x| ** p) ** (1 / p) over `dim`; p may be "fro" (2), inf, -inf or 0."""
     x = input if dtype is None else input.to(dtype)
-    if x.is_complex():
+    if x.is_complex() and p != "nuc":
         x = x.abs()
-    if not x.is_floating_point():
+    if not (x.is_floating_point() or x.is_complex()):
         name = x.dtype.legacy_name.removesuffix("Tensor")
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {name}"

@@ -179,7 +179,8 @@ def _kept_inside(x: Tensor, n: int, padding_mode: str, align_corners: bool) -> T
         return x
     if padding_mode == "reflection":
         x = _reflected(x, 0, 2 * (n - 1)) if align_corners else _reflected(x, -1, 2 * n - 1)
-    return x.clamp(0, n - 1)
+    inside = (x > 0) & (x < n - 1)  # no number is the first place, as in the kernels
+    return minigrad.where(inside, x, x.detach().nan_to_num().clamp(0, n - 1))
 
 
 def _reflected(x: Tensor, low2: int, high2: int) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from kernels import dispatch
 from kernels.launchers.common import on_gpu
 from minigrad import dtypes
-from minigrad.autograd.mode import mode
+from minigrad.autograd.mode import mode, no_grad
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, every_element
 from minigrad.ops.pointwise import POINTWISE, check_floating
@@ -125,18 +125,38 @@ class LogCumSumExp(Op):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
-        """exp(x) times the sum of g * exp(-y) from here on, by logarithms, which do not overflow:
-        the positive elements of g less the negative ones."""
-        x, y = ctx.tensors()
-        lowest = dtypes.finfo(x.dtype).min / 4
+        return (_WeightedFromHere.apply(g, *ctx.tensors(), dim=dim),)
 
-        def part(g: Tensor) -> Tensor:
-            absent = g <= 0
-            logs = POINTWISE["log"](g.masked_fill(absent, 1)) - y
-            sums = LogCumSumExp.apply(logs.masked_fill(absent, lowest).flip(dim), dim=dim)
-            return POINTWISE["exp"](sums.flip(dim) + x)
 
-        return (part(g) - part(-g),)
+class _WeightedFromHere(Op):
+    """exp(x) times the sum of g * exp(-y) from here on, along a dimension: by logarithms, which do
+    not overflow, the positive elements of g less the negative ones. An operation of its own, since
+    that is linear in g, but the derivative of the logarithm of a 0 is not there."""
+
+    saves = (0, 1, 2)
+    saves_outputs = (0,)
+
+    @staticmethod
+    def forward(g: Any, x: Any, y: Any, dim: int) -> Any:
+        with no_grad():
+            grad, logs = wrap(g), wrap(y)
+            lowest = dtypes.finfo(logs.dtype).min / 4
+
+            def part(grad: Tensor) -> Tensor:
+                absent = grad <= 0
+                here = (POINTWISE["log"](grad.masked_fill(absent, 1)) - logs).flip(dim)
+                sums = LogCumSumExp.apply(here.masked_fill(absent.flip(dim), lowest), dim=dim)
+                return POINTWISE["exp"](sums.flip(dim) + wrap(x))
+
+            return (part(grad) - part(-grad))._array
+
+    @staticmethod
+    def vjp(ctx: Any, v: Tensor, dim: int) -> tuple:
+        """Of g the same sum up to here: along the flipped dimension with -y and -x for x and y."""
+        g, x, y, out = ctx.tensors()
+        turned = [t.flip(dim) for t in (v, -y, -x)]
+        up_to_here = _WeightedFromHere.apply(*turned, dim=dim).flip(dim)
+        return up_to_here, v * out, -g * up_to_here
 
 
 def _summand(name: str, x: Tensor, dtype: Any) -> Tensor:

@@ -15,6 +15,7 @@ from kernels import dispatch
 from kernels.launchers.sort import longest
 from kernels.pointwise import Expr
 from minigrad import dtypes
+from minigrad._meta import MetaArray
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.autograd.node import Op, check_devices
@@ -122,6 +123,9 @@ def _order(x: Tensor, dim: int, descending: bool, count: int | None = None) -> T
     """Positions that sort x along dim, or the first `count` of them; equal values keep their order,
     NaN counts as largest."""
     array = x._array
+    if type(array) is MetaArray:
+        shape, n = array.shape, array.shape[dim] if count is None else count
+        return wrap(MetaArray((*shape[:dim], n, *shape[dim + 1 :]), np.int64))
     whole = (slice(None),) * dim
     packs = _packs(array)
     near = _near(array) if array.shape[dim] > (_LONG_PACKED if packs else _LONG) else None
@@ -272,6 +276,8 @@ def _extreme(x: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     """Positions of the first k that `_order` has, without those of the others; which of the values
     equal to the last one count is open."""
     array, xp = x._array, array_module(x._array)
+    if type(array) is MetaArray:
+        return _order(x, dim, largest, k)
     n = array.shape[dim]
     if k == 1 and largest:
         return wrap(dispatch.active.reduce("argmax", array, dim, True))
@@ -584,13 +590,17 @@ def searchsorted(
     wanted = xp.asarray(input._array if isinstance(input, Tensor) else input)
     if not isinstance(input, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
-    if order.ndim != 1 and order.shape[:-1] != wanted.shape[:-1]:
+    if order.ndim != 1 and (not order.ndim or order.shape[:-1] != wanted.shape[:-1]):
         raise RuntimeError(
             "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions "
             f"of boundaries tensor and input value tensor must match, but we got boundaries tensor "
             f"{list(order.shape)} and input value tensor {list(wanted.shape)}"
         )
     if sorter is not None:
+        if sorter._array.dtype != np.int64:
+            raise RuntimeError(
+                f"searchsorted(): sorter must be a tensor of long dtype, got {sorter.dtype}"
+            )
         if sorter._array.shape != order.shape:
             raise RuntimeError(
                 "searchsorted(): boundary and sorter must have the same size, but got boundary "

@@ -264,6 +264,28 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return total + (input if beta == 1 else input * beta)
 
 
+@_sparse_form("linear")
+def linear(input: Any, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.t() + bias for a sparse input."""
+    product = input @ weight.t()
+    return product if bias is None else product + bias
+
+
+def _on_elements(name: str) -> None:
+    def change(self: SparseTensor, *number: Any) -> SparseTensor:
+        if any(isinstance(n, Tensor) and n.ndim for n in number):
+            _refused(name, self, "a tensor")
+        getattr(self._elements, name)(*number)
+        return self
+
+    change.__name__, change.__doc__ = name, "In place, with a number."
+    _sparse_form(name)(change)
+
+
+for _name in ("mul_", "div_", "zero_"):
+    _on_elements(_name)
+
+
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple, layout: Any = None) -> Any:
     """The sparse matrix with the rows of `diagonals` on the diagonals that `offsets` number: column
     j has the elements j of the rows."""

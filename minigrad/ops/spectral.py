@@ -164,7 +164,11 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:
-    """The signal whose `stft` is nearest to input (..., frequencies, frames)."""
+    """The signal whose `stft` is nearest to input (..., frequencies, frames).
+
+    onesided: whether the frequencies are those of a real signal, n_fft // 2 + 1 (default: unless
+    they are n_fft). return_complex: a complex signal, of all frequencies.
+    """
     if not input.is_complex():
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with "
@@ -172,10 +176,18 @@ def istft(
         )
     hop = n_fft // 4 if hop_length is None else hop_length
     x = input if input._array.ndim == 3 else input.unsqueeze(0)
-    if onesided is False or return_complex:
-        raise NotImplementedError("istft: minigrad has one-sided transforms of real signals only")
-    norm = "ortho" if normalized else "backward"
-    frames = fft.irfft(x.transpose(1, 2), n_fft, norm=norm)
+    half, count = n_fft // 2 + 1, x._array.shape[1]
+    onesided = count != n_fft if onesided is None else onesided
+    if count != (half if onesided else n_fft):
+        raise RuntimeError(
+            f"istft: expected {half if onesided else n_fft} frequencies for n_fft={n_fft} and "
+            f"onesided={onesided}, got {count}"
+        )
+    if return_complex and onesided:
+        raise RuntimeError("istft: return_complex=True expects onesided=False")
+    inverse = fft.ifft if return_complex else fft.irfft
+    rows = (x if return_complex else x[:, :half]).transpose(1, 2)
+    frames = inverse(rows, n_fft, norm="ortho" if normalized else "backward")
     shape = _centred(frames, n_fft, win_length, window)
     total = fft._overlapped(frames * shape, hop)
     weight = fft._overlapped((shape * shape).expand(1, frames._array.shape[1], n_fft), hop)

@@ -41,6 +41,23 @@ def _detached(value: Any) -> Any:
     return value
 
 
+def detach_variable(inputs: tuple) -> tuple:
+    """The inputs, whose tensors are leaves that require a gradient where they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"detach_variable: expected a tuple of tensors, got {type(inputs).__name__}"
+        )
+    return tuple(map(_detached, inputs))
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """A warning if no tensor among the inputs requires a gradient."""
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
+        )
+
+
 class _Checkpoint(Function):
     """Runs a function without recording it, and again, recorded, in the backward pass."""
 
@@ -193,12 +210,7 @@ def checkpoint(
             )
     state = minigrad.get_rng_state() if preserve_rng_state else None
     if use_reentrant:
-        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn(
-                "None of the inputs have requires_grad=True. Gradients will be None",
-                UserWarning,
-                stacklevel=2,
-            )
+        check_backward_validity(args)
         return _Checkpoint.apply(function, state, *args)
     first, second = context_fn()
     if not minigrad.is_grad_enabled():

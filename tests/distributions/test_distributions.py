@@ -180,3 +180,16 @@ def test_without_checks():
         distributions.MultivariateNormal(minigrad.zeros(2), -minigrad.eye(2))
     with pytest.raises(ValueError, match="Expected parameter low"):
         distributions.Uniform(1.0, 0.0)
+
+
+def test_parameters_of_the_full_shape_stay_themselves():
+    """They are leaves that an optimiser can take from the distribution."""
+    loc, scale = minigrad.zeros(3, requires_grad=True), minigrad.ones(3, requires_grad=True)
+    normal = distributions.Normal(loc, scale)
+    assert normal.loc is loc and normal.scale is scale
+    wide = distributions.Normal(loc, minigrad.ones(2, 3))
+    assert wide.loc.shape == (2, 3)
+    optimizer = minigrad.optim.SGD([normal.loc], lr=1.0)
+    normal.log_prob(minigrad.ones(3)).sum().neg().backward()
+    optimizer.step()
+    assert loc.tolist() == [1, 1, 1]

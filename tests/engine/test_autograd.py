@@ -303,6 +303,10 @@ def test_errors_of_backward():
         mg.ones(1).backward()
     with pytest.raises(RuntimeError, match="Mismatch in shape: grad_output"):
         (x * 2).backward(mg.ones(3))
+    with pytest.raises(RuntimeError, match="Mismatch in dtype: grad_output"):
+        x.sum().backward(mg.tensor(1j))
+    with pytest.raises(ValueError, match="expects that allow_unused isn't False"):
+        mg.autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True)
 
 
 def test_backward_into_chosen_inputs():

@@ -189,3 +189,48 @@ def test_means_of_scattered_complex_numbers():
     z, index = m.tensor(Z), m.tensor([[0, 1]])
     found = z.scatter_reduce(0, index, z[:1], "mean")
     np.testing.assert_allclose(found[1, 1].item(), (Z[1, 1] + Z[0, 1]) / 2)
+
+
+CONVOLUTIONS = {
+    "conv1d": ((2, 4, 6), (4, 2, 3)),
+    "conv2d": ((1, 2, 4, 5), (4, 1, 2, 3)),
+    "conv3d": ((1, 2, 3, 3, 4), (4, 1, 2, 1, 2)),
+    "conv_transpose1d": ((2, 4, 6), (4, 2, 3)),
+    "conv_transpose2d": ((1, 2, 3, 3), (2, 2, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_complex_numbers(name, backend, rng):
+    """Beside real ones of the parts, and with their gradients by differences."""
+    x, w = (
+        m.tensor(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+        for shape in CONVOLUTIONS[name]
+    )
+    bias = m.tensor([1j, 2, -1j, 1], dtype=m.complex128)
+    options = {"stride": 2, "padding": 1, "groups": 2}
+
+    def convolution(x, w, bias=None):
+        return getattr(m.nn.functional, name)(x, w, bias, **options)
+
+    with m.backends.use(backend):
+        found = convolution(x, w, bias)
+        none = found - convolution(x, w)
+        real = convolution(x.real, w.real) - convolution(x.imag, w.imag)
+        imaginary = convolution(x.real, w.imag) + convolution(x.imag, w.real)
+        np.testing.assert_allclose((found - none).real, real, atol=1e-12)
+        np.testing.assert_allclose((found - none).imag, imaginary, atol=1e-12)
+        np.testing.assert_allclose(none.movedim(1, -1).reshape(-1, 4)[0], bias, atol=1e-12)
+        leaves = [t.requires_grad_() for t in (x, w, bias)]
+        assert m.autograd.gradcheck(convolution, leaves, fast_mode=True)
+        assert m.autograd.gradgradcheck(convolution, leaves, fast_mode=True)
+        x.requires_grad_(False)
+        assert m.autograd.gradcheck(lambda w: convolution(x, w), leaves[1], fast_mode=True)
+
+
+def test_silu_of_complex_numbers():
+    z = m.tensor(Z, requires_grad=True)
+    np.testing.assert_allclose(m.nn.functional.silu(z).detach(), Z / (1 + np.exp(-Z)))
+    assert m.autograd.gradcheck(m.nn.functional.silu, z)
+    assert m.autograd.gradgradcheck(m.nn.functional.silu, z)

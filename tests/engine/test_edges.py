@@ -570,3 +570,51 @@ def test_softmax_and_its_logarithm_of_many_short_rows_are_remembered_apart(rng):
             (dz,) = mg.autograd.grad(z, x, mg.from_numpy(given))
             np.testing.assert_allclose(dy.numpy(), mixed, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(dz.numpy(), logs, rtol=1e-4, atol=1e-4)
+
+
+SATURATED = {
+    "elu": lambda x: mg.nn.functional.elu(x, 1.5),
+    "selu": mg.nn.functional.selu,
+    "celu": lambda x: mg.nn.functional.celu(x, 0.5),
+    "silu": mg.nn.functional.silu,
+    "mish": mg.nn.functional.mish,
+    "softplus": mg.nn.functional.softplus,
+    "logsigmoid": mg.nn.functional.logsigmoid,
+    "glu": lambda x: mg.nn.functional.glu(mg.stack([x, x]), 0),
+    "bce": lambda x: mg.nn.functional.binary_cross_entropy_with_logits(
+        x, (x.detach() > 0).float(), reduction="sum"
+    ),
+    "logaddexp": lambda x: mg.logaddexp(x, x.detach() * 0),
+}
+
+
+@pytest.mark.parametrize("name", SATURATED)
+def test_second_derivatives_where_an_exponential_overflows(name):
+    x = mg.tensor([-1000.0, -100.0, 100.0, 1000.0], requires_grad=True)
+    (first,) = mg.autograd.grad(SATURATED[name](x).sum(), x, create_graph=True)
+    (second,) = mg.autograd.grad(first.sum(), x)
+    np.testing.assert_allclose(second, np.zeros(4), atol=1e-20)
+
+
+def test_higher_derivatives_at_integers():
+    """Terms that do not count there are infinite, or powers of zero."""
+
+    def derivatives(function, at):
+        x, found = mg.tensor(at, dtype=mg.float64, requires_grad=True), []
+        y = function(x)
+        for _ in range(3):
+            (y,) = mg.autograd.grad((y + 0 * x).sum(), x, create_graph=True)
+            found.append(y.detach())
+        return found
+
+    points = [1.0, 2.0, 3.0, -0.5, 0.5]
+    x = mg.tensor(points, dtype=mg.float64)
+    right = [mg.polygamma(n, x) for n in range(3)]
+    for order, found in enumerate(derivatives(mg.lgamma, points)):
+        np.testing.assert_allclose(found, right[order], rtol=1e-8)
+    for power in range(4):
+        found = derivatives(lambda x, power=power: x**power + x ** float(power), [0.0, 2.0])
+        for order, slope in enumerate(found, start=1):
+            factor = 2.0 * np.prod(np.arange(power, power - order, -1))
+            right = [factor * (power == order), factor and factor * 2.0 ** (power - order)]
+            np.testing.assert_allclose(slope, right)

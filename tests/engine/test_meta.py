@@ -73,6 +73,43 @@ def test_like_torch(torch):
         assert outcome(line, minigrad) == outcome(line, torch), line
 
 
+def test_indices_without_data():
+    x, i = (minigrad.empty(3, 4, 5, device="meta"), minigrad.empty(2, 1, device="meta").long())
+    row = i.reshape(2)
+    for found, shape in (
+        (x[row], (2, 4, 5)),
+        (x[i], (2, 1, 4, 5)),
+        (x[:, row], (3, 2, 5)),
+        (x[row, :, row], (2, 4)),
+        (x[i, row], (2, 2, 5)),
+        (x.index_select(1, row), (3, 2, 5)),
+        (minigrad.nn.functional.interpolate(x, size=7), (3, 4, 7)),
+    ):
+        assert found.is_meta and found.shape == shape
+    leaf = minigrad.empty(3, 4, device="meta", requires_grad=True)
+    leaf[row].sum().backward()
+    assert leaf.grad.is_meta and leaf.grad.shape == (3, 4)
+
+
+def test_orders_without_data():
+    x = minigrad.empty(3, 400, device="meta", requires_grad=True)
+    for pair, shape in (
+        (x.sort(0, descending=True), (3, 400)),
+        (x.topk(5), (3, 5)),
+        (x.topk(2, dim=0, largest=False), (2, 400)),
+        (x.topk(1), (3, 1)),
+        (x.kthvalue(2, 1), (3,)),
+    ):
+        values, indices = pair
+        assert values.is_meta and indices.is_meta and values.shape == indices.shape == shape
+        assert values.dtype == minigrad.float32 and indices.dtype == minigrad.int64
+    assert x.argsort().shape == (3, 400) and x.quantile(0.5, 1).shape == (3,)
+    hot = minigrad.nn.functional.one_hot(x.detach().long(), 5)
+    assert hot.is_meta and hot.shape == (3, 400, 5)
+    x.topk(2).values.sum().backward()
+    assert x.grad.is_meta and x.grad.shape == (3, 400)
+
+
 def test_gradients_have_shapes():
     nn = minigrad.nn
     with minigrad.device("meta"):

@@ -206,3 +206,15 @@ def test_the_first_of_all_sizes_are_those_of_a_sort(shape, dtype, rng):
             np.testing.assert_array_equal(values, expected)
             np.testing.assert_array_equal(x.gather(1, indices), expected)
             assert all(len(set(row)) == 7 for row in indices.tolist())
+
+
+def test_what_searchsorted_refuses():
+    x = m.tensor([1.0, 2.0])
+    for args, given in (
+        ((m.tensor(1.0), m.tensor(0.5)), {}),
+        ((x, x), {"sorter": m.tensor([0, 1], dtype=m.int32)}),
+        ((x, x), {"sorter": m.tensor([0.0, 1.0])}),
+    ):
+        with pytest.raises(RuntimeError, match=r"^searchsorted\(\)"):
+            m.searchsorted(*args, **given)
+    assert m.searchsorted(x.flip(0), x, sorter=m.tensor([1, 0])).tolist() == [0, 1]

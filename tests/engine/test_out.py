@@ -51,8 +51,11 @@ def _with_out():
     return [
         entry
         for entry in op_db.entries()
-        # nn: few; mm: the database has torch.sparse's function of that name
-        if entry.supports_out and op_db.operator(entry) and not entry.name.startswith(("nn.", "mm"))
+        # nn: few; mm: the database has torch.sparse's function of that name; sparse: samples that
+        # have no array
+        if entry.supports_out
+        and op_db.operator(entry)
+        and not entry.name.startswith(("nn.", "mm", "sparse."))
     ]
 
 

@@ -91,3 +91,21 @@ def test_running_extrema_refuse_what_torch_does(torch, name, dtype):
         x = lib.ones(3).to(getattr(lib, dtype))
         with pytest.raises(NotImplementedError, match=f'"{name}_cpu" not implemented'):
             getattr(x, name)(0)
+
+
+def test_derivatives_of_logcumsumexp_in_a_direction(rng):
+    """Forward over reverse: the vjp is linear in the cotangent, at zero too."""
+    x, v, w = (m.tensor(rng.standard_normal((3, 5))) for _ in range(3))
+    step = 1e-6
+
+    def loss(x):
+        return (x.logcumsumexp(1) * w).sin().sum()
+
+    def slope(function):
+        return (function(x + step * v) - function(x - step * v)) / (2 * step)
+
+    _, tangent = m.func.jvp(lambda x: x.logcumsumexp(1), (x,), (v,))
+    np.testing.assert_allclose(tangent, slope(lambda x: x.logcumsumexp(1)), rtol=1e-6, atol=1e-8)
+    _, change = m.func.jvp(m.func.grad(loss), (x,), (v,))
+    np.testing.assert_allclose(change, slope(m.func.grad(loss)), rtol=1e-6, atol=1e-8)
+    assert m.autograd.gradgradcheck(lambda x: x.logcumsumexp(0), (x.clone().requires_grad_(),))

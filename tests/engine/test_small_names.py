@@ -6,6 +6,8 @@ import copy
 import importlib
 import io
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -91,3 +93,106 @@ def test_assert_allclose():
     mg.testing.assert_allclose([1.0, float("nan")], mg.tensor([1.0, float("nan")]))
     with pytest.raises(AssertionError, match="not close"):
         mg.testing.assert_allclose(mg.ones(2), [1.0, 1.1])
+
+
+def test_several_tensors_as_one():
+    together = mg._utils
+    tensors = [mg.ones(2, 3), mg.zeros(4), mg.ones(3).double(), mg.ones(10)]
+    groups = [[t.shape for t in group] for group in together._take_tensors(tensors, 40)]
+    assert groups == [[(2, 3), (4,)], [(10,)], [(3,)]]
+    flat = together._flatten_dense_tensors(tensors[:2])
+    parts = together._unflatten_dense_tensors(flat, tensors[:2])
+    assert [part.shape for part in parts] == [(2, 3), (4,)] and flat.shape == (10,)
+    flat[9] = 5  # they are views
+    assert parts[1].tolist() == [0, 0, 0, 5]
+
+
+def test_weights_by_norm_and_direction(rng):
+    v, g = mg.tensor(rng.standard_normal((4, 3))), mg.tensor(rng.random((4, 1)) + 0.5)
+    np.testing.assert_allclose(
+        mg.norm_except_dim(v, 1, 0), np.abs(v.numpy()).sum(1, keepdims=True), rtol=1e-12
+    )
+    np.testing.assert_allclose(mg.norm_except_dim(v, 2, -1), np.linalg.norm(v.numpy()))
+    np.testing.assert_allclose(mg.norm_except_dim(mg._weight_norm(v, g)), g)
+    np.testing.assert_array_equal(mg.norm_except_dim(v[0]), v[0].abs())
+    across = mg._weight_norm(v, g[:3].t(), 1)
+    np.testing.assert_allclose(mg.norm_except_dim(across, 2, 1), g[:3].t())
+
+
+def test_whether_casts_are_kept():
+    assert mg.is_autocast_cache_enabled()
+    mg.set_autocast_cache_enabled(False)
+    assert not mg.is_autocast_cache_enabled()
+    mg.set_autocast_cache_enabled(True)
+    mg.clear_autocast_cache()
+
+
+def test_batch_norms_without_statistics():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert mg.func.replace_all_batch_norm_modules_(model) is model
+    assert [name for name, _ in model[1].named_buffers()] == []
+    x = mg.tensor([[1.0, 2.0], [3.0, 5.0]])
+    np.testing.assert_allclose(model.eval()(x).mean(0).detach(), [0, 0], atol=1e-6)
+    assert mg.func.vmap(model)(mg.stack([x, 2 * x])).shape == (2, 2, 2)
+
+
+IMPORTS = """
+import torch
+from torch._tensor import Tensor
+from torch.autograd.gradcheck import gradcheck
+from torch.cuda.amp.autocast_mode import autocast
+from torch.cuda.amp.grad_scaler import GradScaler
+from torch.distributed.distributed_c10d import ReduceOp
+from torch.nn import _reduction
+from torch.nn.modules.transformer import _get_activation_fn, _get_clones
+from torch.utils.data._utils.collate import default_collate
+from torch.utils.data._utils import worker
+print(default_collate is torch.utils.data._utils.collate.default_collate)
+x = torch.ones(2).double().requires_grad_()
+print(isinstance(x, Tensor), gradcheck(torch.sin, x))
+print(len(_get_clones(torch.nn.ReLU(), 3)), _get_activation_fn("relu") is torch.nn.functional.relu)
+"""
+
+
+def test_files_of_torch_that_programs_import_from(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(IMPORTS)
+    command = [sys.executable, "-m", "minigrad", "run", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True", "True", "3", "True"]
+
+
+def test_what_copies_of_transformers_call(rng):
+    mask = mg.tensor([True, False])
+    found = F._canonical_mask(mask, "mask", None, "other", mg.float64)
+    assert found.tolist() == [-np.inf, 0] and found.dtype == mg.float64
+    numbers = mg.tensor([0.5, 1.0])
+    assert F._canonical_mask(numbers, "mask", mg.float32, "other", mg.float64) is numbers
+    with pytest.warns(UserWarning, match="mismatched mask and other"):
+        F._canonical_mask(mask, "mask", mg.float32, "other", mg.float32)
+    with pytest.raises(AssertionError, match="only bool and floating types of mask"):
+        F._canonical_mask(mask.long(), "mask", None, "other", mg.float32)
+    assert F._none_or_dtype(None) is None and F._none_or_dtype(numbers) == mg.float32
+    w, b, x = (mg.tensor(rng.standard_normal(shape)) for shape in ((6, 2), (6,), (3, 2)))
+    for found, i in zip(F._in_projection_packed(x, 2 * x, x, w, b), range(3), strict=True):
+        scaled = 2 * x if i == 1 else x
+        part = slice(2 * i, 2 * i + 2)
+        np.testing.assert_allclose(found, scaled @ w[part].t() + b[part])
+
+
+def test_reductions_as_numbers():
+    reduction = importlib.import_module("minigrad.nn._reduction")
+    assert [reduction.get_enum(word) for word in ("none", "mean", "sum")] == [0, 1, 2]
+    with pytest.raises(ValueError, match="no is not a valid value"):
+        reduction.get_enum("no")
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        assert reduction.legacy_get_string(False, None) == "sum"
+
+
+def test_leaves_for_a_second_run():
+    x = mg.ones(2, requires_grad=True)
+    first, number = mg.utils.checkpoint.detach_variable((x * 2, 3))
+    assert first.is_leaf and first.requires_grad and number == 3
+    with pytest.warns(UserWarning, match="None of the inputs"):
+        mg.utils.checkpoint.check_backward_validity((mg.ones(1), 2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import func, nn
+from minigrad import backends, func, nn
 from minigrad.autograd import functional
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
@@ -209,3 +209,37 @@ def test_a_block_with_other_parameters(torch):
         assert model[0].weight is own and own.grad is None
         results.append((result.item(), other.grad.tolist()))
     assert results[0] == results[1] == (16, [[8, 8]])
+
+
+def test_second_derivatives_through_complex_numbers(rng):
+    """What all elements of a vmap share gets a complex sum of their gradients, not by a kernel."""
+    x = minigrad.tensor(rng.standard_normal((2, 5)))
+    weights = minigrad.arange(1.0, 4.0).to(minigrad.float64)
+
+    def loss(x):
+        return (minigrad.fft.rfft(x).abs() * weights).sum()
+
+    with backends.use("numba"):
+        found = func.hessian(loss)(x)
+    step, one = 1e-6, minigrad.zeros(2, 5, dtype=minigrad.float64)
+    one[1, 2] = step
+    slope = (func.grad(loss)(x + one) - func.grad(loss)(x - one)) / (2 * step)
+    np.testing.assert_allclose(found[:, :, 1, 2], slope, atol=1e-6)
+
+
+def test_what_functions_must_return_and_get():
+    x = minigrad.ones(3)
+
+    def number(a):
+        return 3
+
+    for call in (
+        lambda: func.vjp(number, x),
+        lambda: func.jvp(number, (x,), (x,)),
+        lambda: func.jacrev(number)(x),
+        lambda: func.jacfwd(number)(x),
+    ):
+        with pytest.raises(RuntimeError, match="return only tensors, got int"):
+            call()
+    with pytest.raises(RuntimeError, match="primals and tangents to have the same structure"):
+        func.jvp(lambda a, b: a * b, (x, x), (x,))

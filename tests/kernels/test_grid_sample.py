@@ -61,6 +61,30 @@ def test_numbers_that_are_none_and_nothing(device, rng):
         assert empty.shape == (1, 1, 0, 1)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["numba", "cupy"])
+def test_no_number_is_the_first_place_where_nothing_is_outside(backend, device, rng):
+    x, none = normal(rng, (1, 2, 3, 4)), np.full((1, 1, 1, 2), np.nan, np.float32)
+    dialect, volume = dispatch.dialect(backend), m.tensor(x).unsqueeze(2).requires_grad_()
+    for mode, padding, aligned in itertools.product(MODES, PADDING[1:], (False, True)):
+        options = mode, padding, aligned
+        given = put(x, device), put(none, device)
+        expected = reference.grid_sample(x, none, *options)
+        np.testing.assert_array_equal(expected[..., 0, 0], x[..., 0, 0])
+        np.testing.assert_array_equal(
+            get(dialect.grid_sample(*given, *options))[..., 0, 0], x[..., 0, 0]
+        )
+        ones = put(np.ones((1, 2, 1, 1), np.float32), device)
+        dx, dgrid = dialect.grid_sample_backward(ones, *given, *options)
+        assert get(dx)[..., 0, 0].tolist() == [[1, 1]] and np.abs(get(dx)).sum() == 2
+        assert not get(dgrid).any()
+        assert not reference.grid_sample_backward(expected, x, none, *options)[1].any()
+        grid = m.full((1, 1, 1, 1, 3), np.nan, requires_grad=True)
+        found = m.nn.functional.grid_sample(volume, grid, *options)
+        np.testing.assert_array_equal(found.detach()[..., 0, 0, 0], x[..., 0, 0])
+        assert not m.autograd.grad(found.sum(), grid)[0].any()
+
+
 def test_what_does_not_fit():
     x, grid = np.ones((2, 3, 4, 5), np.float32), np.ones((2, 3, 4, 2), np.float32)
     for args in ((x, grid[:1]), (x, grid[..., :1]), (x, grid, "cubic"), (x, grid, "nearest", "no")):

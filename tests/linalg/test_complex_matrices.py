@@ -61,6 +61,7 @@ TALL = {
     "qr": lambda m, x: m.linalg.qr(x)[0].abs(),
     "qr_wide": lambda m, x: m.linalg.qr(x.mT)[1].abs(),
     "lstsq": lambda m, x: m.linalg.lstsq(x, x[..., :1].abs() * 1j).solution,
+    "householder": lambda m, x: m.linalg.householder_product(x, x[..., 0, :2] * 0.3),
     "nuclear": lambda m, x: m.linalg.norm(x, "nuc", dim=(-2, -1)),
 }
 CASES = {**SQUARE, **TALL}
@@ -122,9 +123,16 @@ def test_values_as_numpy(rng):
     close((q @ r).numpy(), a, atol=1e-12)
     assert linalg.matrix_rank(x).tolist() == [3, 3]
     assert linalg.inv(x.to(minigrad.complex64)).dtype == minigrad.complex64
-    for function in (linalg.ldl_factor, minigrad.geqrf):
-        with pytest.raises(NotImplementedError, match="Expected a floating point tensor as input"):
-            function(x)
+    a, tau = minigrad.geqrf(x)
+    close(minigrad.orgqr(a, tau) @ a.triu(), x, atol=1e-12)
+    close(minigrad.ormqr(a, tau, x, transpose=True), a.triu(), atol=1e-12)
+    close(minigrad.ormqr(a, tau[..., :1], x, transpose=True)[..., 0], a.triu()[..., 0], atol=1e-12)
+    values = linalg.svdvals(x).sum(-1)
+    close(x.norm("nuc", (-2, -1)), values)
+    close(minigrad.norm(x[0], "nuc"), values[0])
+    assert linalg.lstsq(x[:0], x[:0]).residuals.dtype == minigrad.float64
+    with pytest.raises(NotImplementedError, match="Expected a floating point tensor as input"):
+        linalg.ldl_factor(x)
 
 
 def test_where_a_factorization_fails():

@@ -262,9 +262,43 @@ def test_errors(call, error, message):
 
 def test_the_complete_qr_of_a_tall_matrix_has_no_gradient():
     tall = minigrad.rand(4, 2, requires_grad=True)
+    q, r = linalg.qr(tall, "complete")
+    assert q.shape == (4, 4)
+    np.testing.assert_allclose((q @ r).detach(), tall.detach(), atol=1e-6)
     with pytest.raises(RuntimeError, match="use mode='reduced'"):
-        linalg.qr(tall, "complete")
-    assert linalg.qr(tall.detach(), "complete").Q.shape == (4, 4)
+        q.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3, 3), (2, 4)])
+def test_r_alone_has_its_gradient(rng, shape):
+    a = minigrad.tensor(rng.standard_normal(shape), requires_grad=True)
+    grads = [minigrad.autograd.grad(linalg.qr(a, m).R.sin().sum(), a)[0] for m in ("r", "reduced")]
+    np.testing.assert_array_equal(*grads)
+    np.testing.assert_allclose(linalg.qr(a.detach(), "r").R, linalg.qr(a, "r").R.detach())
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+def test_second_derivatives_of_lu(rng, shape):
+    a = minigrad.tensor(rng.standard_normal(shape), requires_grad=True)
+    for function in (lambda a: linalg.lu(a)[1:], lambda a: linalg.lu_factor(a).LU):
+        assert minigrad.autograd.gradgradcheck(function, a)
+
+
+def test_gradients_of_eigenvectors_are_symmetric(rng):
+    a = minigrad.tensor(rng.standard_normal((2, 4, 4)), requires_grad=True)
+    (linalg.eigh(a).eigenvectors[..., 0].square() * minigrad.arange(4.0)).sum().backward()
+    np.testing.assert_allclose(a.grad, a.grad.mT, atol=1e-12)
+
+
+def test_rank_of_a_symmetric_matrix_by_its_lower_triangle():
+    a = minigrad.tensor([[1.0, 9.0], [1.0, 1.0]])
+    assert linalg.matrix_rank(a) == 2 and linalg.matrix_rank(a, hermitian=True) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0)])
+def test_ldl_of_nothing(shape):
+    packed, pivots, info = linalg.ldl_factor_ex(minigrad.zeros(shape))
+    assert (packed.shape, pivots.shape, info.shape) == (shape, shape[:-1], shape[:-2])
 
 
 def test_short_time_transforms_have_an_inverse(rng):
@@ -277,6 +311,22 @@ def test_short_time_transforms_have_an_inverse(rng):
     np.testing.assert_allclose(spectrum[0, :, 4], expected, atol=1e-12)
     back = minigrad.istft(spectrum, 16, 4, window=window, length=64)
     np.testing.assert_allclose(back, signal, atol=1e-12)
+
+
+@pytest.mark.parametrize("onesided", [None, False])
+def test_short_time_transforms_of_complex_signals_have_an_inverse(rng, onesided):
+    signal = minigrad.tensor(rng.standard_normal((2, 40)) + 1j * rng.standard_normal((2, 40)))
+    spectrum = minigrad.stft(signal, 8, 2, return_complex=True, onesided=onesided)
+    assert spectrum.shape == (2, 8, 21)
+    back = minigrad.istft(spectrum, 8, 2, onesided=onesided, return_complex=True)
+    np.testing.assert_allclose(back, signal, atol=1e-12)
+    real = minigrad.stft(signal.real, 8, 2, return_complex=True, onesided=False)
+    np.testing.assert_allclose(minigrad.istft(real, 8, 2), signal.real, atol=1e-12)
+    for wrong in ({"onesided": True}, {"n_fft": 10}):
+        with pytest.raises(RuntimeError, match="istft: expected . frequencies"):
+            minigrad.istft(spectrum, **{"n_fft": 8, "hop_length": 2, **wrong})
+    with pytest.raises(RuntimeError, match="return_complex=True expects onesided=False"):
+        minigrad.istft(spectrum[:, :5], 8, 2, return_complex=True)
 
 
 @pytest.mark.parametrize("shape", [(9, 5), (5, 9), (2, 7, 6)])

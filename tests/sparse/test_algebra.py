@@ -166,3 +166,33 @@ def test_sparse_operands_of_parameters_name_what_is_missing():
         ):
             call()
     assert (weight * sparse).to_dense().tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_linear_layer_of_a_sparse_input(rng):
+    dense = minigrad.tensor(rng.random((4, 5)) * (rng.random((4, 5)) < 0.5))
+    layer = minigrad.nn.Linear(5, 3, dtype=minigrad.float64)
+    grads = []
+    for x in (dense, dense.to_sparse()):
+        layer.zero_grad()
+        out = layer(x)
+        np.testing.assert_allclose(out.detach(), layer(dense).detach())
+        (out * minigrad.arange(3.0)).sum().backward()
+        grads.append([p.grad for p in layer.parameters()])
+    for ours, right in zip(*grads, strict=True):
+        np.testing.assert_allclose(ours, right)
+
+
+def test_sparse_gradients_are_scaled_in_place():
+    weight = minigrad.ones(4, 2, requires_grad=True)
+    minigrad.nn.functional.embedding(
+        minigrad.tensor([1, 2, 1]), weight, sparse=True
+    ).sum().backward()
+    norm = minigrad.nn.utils.clip_grad_norm_(weight, 0.5)
+    assert norm.item() == pytest.approx(10**0.5) and weight.grad.is_sparse
+    assert weight.grad.norm().item() == pytest.approx(0.5, rel=1e-4)
+    before = weight.grad.to_dense()
+    assert weight.grad.mul_(6).div_(minigrad.tensor(2.0)) is weight.grad
+    np.testing.assert_allclose(weight.grad.to_dense(), 3 * before)
+    with pytest.raises(NotImplementedError, match="mul_: not implemented for layout"):
+        weight.grad.mul_(minigrad.ones(4, 2))
+    assert not weight.grad.zero_().to_dense().any()

@@ -301,6 +301,11 @@ class RNNBase(Module):
         return (output.flip(0) if reverse else output), last
 
 
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """The tensor in another order along a dimension."""
+    return tensor.index_select(dim, permutation)
+
+
 def _check_no_projection(proj_size: Any) -> None:
     if proj_size is not None:
         raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")

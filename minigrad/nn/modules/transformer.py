@@ -30,12 +30,14 @@ __all__ = [
 Activation = str | Callable[[Tensor], Tensor]
 
 
-def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
-    if not isinstance(activation, str):
-        return activation
+def _get_activation_fn(activation: str) -> Callable[[Tensor], Tensor]:
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
     return getattr(F, activation)
+
+
+def _get_clones(module: Module, N: int) -> ModuleList:
+    return ModuleList([deepcopy(module) for _ in range(N)])
 
 
 class _Layer(Module):
@@ -71,7 +73,7 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kind))
         for i in range(1, self._norms + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = activation if callable(activation) else _get_activation_fn(activation)
 
     def _residual(self, x: Tensor, number: int, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """x plus what the branch makes of it, normalised before or after."""
@@ -141,7 +143,7 @@ class _Stack(Module):
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
-        self.layers = ModuleList([deepcopy(layer) for _ in range(num_layers)])
+        self.layers = _get_clones(layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 

@@ -11,7 +11,7 @@ from minigrad.nn.functional import normalize
 from minigrad.nn.modules.module import Module
 from minigrad.nn.utils.parametrize import register_parametrization
 from minigrad.nn.utils.spectral_norm import as_matrix, largest_singular_value, output_dim
-from minigrad.nn.utils.weight_norm import norm_except, normalised
+from minigrad.nn.utils.weight_norm import _weight_norm, norm_except_dim
 from minigrad.tensor import Tensor, normalize_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -149,10 +149,10 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
-        return normalised(weight_g, weight_v, self.dim)
+        return _weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return norm_except(weight, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:

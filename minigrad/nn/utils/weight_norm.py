@@ -13,17 +13,18 @@ from minigrad.tensor import Tensor
 M = TypeVar("M", bound=Module)
 
 
-def norm_except(v: Tensor, dim: int) -> Tensor:
-    """|v| of each slice along `dim`, with dimensions of size 1; of all of v, a scalar, for -1."""
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The `pow`-norm of each slice along `dim`, with dimensions of size 1; of all of v, a scalar,
+    for -1."""
     if dim == -1:
-        return v.norm()
+        return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim]
-    return v.norm(dim=others, keepdim=True) if others else v.abs()
+    return v.norm(pow, others, keepdim=True) if others else v.abs()
 
 
-def normalised(g: Tensor, v: Tensor, dim: int) -> Tensor:
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """v with the norms g."""
-    return v * (g / norm_except(v, dim))
+    return v * (g / norm_except_dim(v, 2, dim))
 
 
 class WeightNorm:
@@ -35,7 +36,7 @@ class WeightNorm:
     def compute_weight(self, module: Module) -> Tensor:
         """The weight of the present norms and directions."""
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
-        return normalised(g, v, self.dim)
+        return _weight_norm(v, g, self.dim)
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
@@ -76,7 +77,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     check_can_hook(module, WeightNorm, name, "weight_norm")
     hook, weight = WeightNorm(name, dim), getattr(module, name)
     del module._parameters[name]
-    module.register_parameter(f"{name}_g", Parameter(norm_except(weight.detach(), hook.dim)))
+    module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
     module.register_parameter(f"{name}_v", Parameter(weight.detach()))
     setattr(module, name, hook.compute_weight(module))
     module.register_forward_pre_hook(hook)

@@ -47,4 +47,5 @@ __all__ = [
     "random_split",
 ]
 
-__getattr__, __dir__ = namespace(__name__)
+# `torch.utils.data._utils.collate` is `minigrad.utils.data.collate`.
+__getattr__, __dir__ = namespace(__name__, {"_utils": "minigrad.utils.data"})
