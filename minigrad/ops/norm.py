@@ -328,7 +328,6 @@ class GroupNorm(Op):
     saves = (0, 1)
     saves_outputs = (1, 2)
     first_only = True
-    repeats = True
     grad_name = "NativeGroupNormBackward0"
 
     @staticmethod
