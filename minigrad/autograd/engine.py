@@ -349,8 +349,9 @@ class Pass:
             return grad
         array = grad._array
         if array.base is not None or id(array) in self.handed_out:
-            with current.of((array,)):
-                array = _copied(array)
+            many = array.size > 4096 and type(array) is np.ndarray and array.dtype.kind == "f"
+            with current.of((array,)):  # NumPy repeats a short row element by element
+                array = dispatch.active.copy(array) if many else array.copy()
         self.handed_out.add(id(array))
         return wrap(array)
 
@@ -524,12 +525,6 @@ def _root_gradients(tensors: tuple, gradients: Any) -> list[Tensor]:
             )
         result.append(grad)
     return result
-
-
-def _copied(array: Any) -> Any:
-    if array.size > 4096 and type(array) is np.ndarray and array.dtype.kind == "f":
-        return dispatch.active.copy(array)  # NumPy repeats a short row element by element
-    return array.copy()
 
 
 _ONES: dict[np.dtype, np.ndarray] = {}

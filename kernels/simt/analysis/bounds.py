@@ -480,8 +480,8 @@ class _Prover:
     def element(self, node: ast.Subscript) -> Interval:
         base = node.value
         if isinstance(base, ast.Tuple):  # `for d in (16, 8, 4, 2, 1)`
-            low, high = (-1 if e is None else constant(e) for e in self.value(node.slice))
-            if None in (low, high) or not 0 <= low <= high < len(base.elts):
+            low, high = (None if e is None else constant(e) for e in self.value(node.slice))
+            if low is None or high is None or not 0 <= low <= high < len(base.elts):
                 raise Unproven
             return functools.reduce(hull, map(self.value, base.elts[low : high + 1]))
         if not isinstance(base, ast.Name):
