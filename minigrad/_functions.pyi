@@ -51,15 +51,20 @@ from kernels.launchers.determinism import get_deterministic_debug_mode as get_de
 from kernels.launchers.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from kernels.launchers.determinism import set_deterministic_debug_mode as set_deterministic_debug_mode
 from kernels.launchers.determinism import use_deterministic_algorithms as use_deterministic_algorithms
+from minigrad.nn.utils.weight_norm import _weight_norm as _weight_norm
+from minigrad.nn.utils.weight_norm import norm_except_dim as norm_except_dim
 from minigrad.variates import _sample_dirichlet as _sample_dirichlet
 from minigrad.variates import _standard_gamma as _standard_gamma
 from minigrad.variates import binomial as binomial
 from minigrad.variates import poisson as poisson
+from minigrad.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from minigrad.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from minigrad.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
 from minigrad.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from minigrad.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
 from minigrad.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from minigrad.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+from minigrad.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
 from minigrad.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
 from minigrad.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
 from minigrad.nn.torch_level import affine_grid_generator as affine_grid_generator
@@ -138,6 +143,7 @@ from minigrad import vision as vision
 from minigrad import viz as viz
 from minigrad import _C as _C
 from minigrad import _dynamo as _dynamo
+from minigrad import _utils as _utils
 
 def abs(input: Tensor, *, out: Any = None) -> Tensor: ...
 def abs_(input: Tensor) -> Tensor: ...

@@ -176,7 +176,7 @@ def namespace(
         raise _Missing(message, hint)
 
     def __dir__() -> list[str]:
-        return sorted({*_public(module), *places})
+        return sorted({*_public(module), *(name for name in places if not name.startswith("_"))})
 
     return __getattr__, __dir__
 

@@ -1,5 +1,7 @@
 """Datasets, samplers and the DataLoader, with torch.utils.data's names and arguments."""
 
+import sys
+
 from minigrad._names import namespace
 from minigrad.utils.data.collate import default_collate, default_convert
 from minigrad.utils.data.dataloader import DataLoader
@@ -47,5 +49,5 @@ __all__ = [
     "random_split",
 ]
 
-# `torch.utils.data._utils.collate` is `minigrad.utils.data.collate`.
-__getattr__, __dir__ = namespace(__name__, {"_utils": "minigrad.utils.data"})
+_utils = sys.modules[__name__]  # torch.utils.data._utils.collate is minigrad.utils.data.collate
+__getattr__, __dir__ = namespace(__name__)
