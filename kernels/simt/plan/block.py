@@ -110,6 +110,7 @@ def plan_block(
         interleaving=interleaver.plan() if interleaver else None,
         strides=None,
     )
+    _leave_out_rows(regions, plan)
     plan.strides = plan_strides(plan)
     if plan.strides is not None:
         plan.declarations = with_copies(plan.declarations, plan.strides)
@@ -130,22 +131,6 @@ def _region_plan(
 
     `span`: where its threads begin and end, of a mask of which nothing else need be known.
     """
-    plan = _all_rows(regions, layout, region, versions, at_edge, span)
-    for version in (plan.every_thread, plan.guard_free):
-        if version is not None and not any(isinstance(i, SquareLoop) for i in version.items):
-            version.below = needed_rows(regions, region)
-    return plan
-
-
-def _all_rows(
-    regions: RegionPlanner,
-    layout: Layout,
-    region: Region,
-    versions: Versions,
-    at_edge: bool,
-    span: tuple[int, int] | None,
-) -> RegionPlan:
-    """The same with all rows of a block."""
     rows, mask = versions.rows, region.mask
     if span is not None:
         assert versions.each_thread is not None
@@ -168,6 +153,15 @@ def _all_rows(
     if edge.lanes < regions.program.threads and _has_whole_rows(edge, inside):
         return RegionPlan(row_version(regions, layout, rows, None), masked)
     return RegionPlan(edge, masked, inside, versions.checks)
+
+
+def _leave_out_rows(regions: RegionPlanner, plan: BlockPlan) -> None:
+    """Note which rows need nothing of a region, where rows run one after the other."""
+    for region, versions in plan.regions.items():
+        below = needed_rows(regions, region)
+        for version in (versions.every_thread, versions.guard_free):
+            if version is not None and not any(isinstance(i, SquareLoop) for i in version.items):
+                version.below = below
 
 
 def _first_lanes(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.simt import cuda
+from tests.simt.plans import beside_checked
 
 T = 8  # threads of a block
 
@@ -19,16 +20,7 @@ def counted(kernel) -> int:
 
 def run(function, *arrays, n=29):
     """The kernel, whose results are those of the checked mode, which leaves loops as they are."""
-    results, kernels = [], []
-    for debug in (False, True):
-        given = [array.copy() for array in arrays]
-        kernel = cuda.jit(function, debug=debug, opt=not debug)
-        kernel[3, T](*given, n)
-        results.append(given)
-        kernels.append(kernel)
-    for found, expected in zip(*results):
-        np.testing.assert_array_equal(found, expected)
-    fast, checked = kernels
+    fast, checked = beside_checked(function, (3, T), *arrays, n)
     assert not counted(checked)
     return fast
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.simt import cuda
+from tests.simt.plans import beside_checked
 
 BLOCK = (4, 8)
 
@@ -18,16 +19,7 @@ def exchanged(kernel) -> str:
 
 def run(function, *arrays, grid=(8, 3), block=BLOCK):
     """The kernel, whose results are those of the checked mode, which exchanges nothing."""
-    results, kernels = [], []
-    for debug in (False, True):
-        given = [array.copy() for array in arrays]
-        kernel = cuda.jit(function, debug=debug, opt=not debug)
-        kernel[grid, block](*given)
-        results.append(given)
-        kernels.append(kernel)
-    for found, expected in zip(*results):
-        np.testing.assert_array_equal(found, expected)
-    fast, checked = kernels
+    fast, checked = beside_checked(function, (grid, block), *arrays)
     assert not exchanged(checked)
     return fast
 
