@@ -244,8 +244,9 @@ class Tensor(Methods):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on this tensor are recorded."""
-        if self._view is not None:
-            self._view.refresh(self)
+        view = self._view
+        if view is not None and not (self._requires_grad and view.version == self._counter[0]):
+            view.refresh(self)
         return self._requires_grad
 
     @requires_grad.setter
@@ -285,7 +286,7 @@ class Tensor(Methods):
         """The node that computed this tensor, or None for a leaf."""
         if self._view is not None:
             self._view.refresh(self)
-        return self._node
+        return None if self._node is None else self._node.shown()
 
     @property
     def output_nr(self) -> int:

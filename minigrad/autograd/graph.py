@@ -42,7 +42,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
                            "require gradients")  # fmt: skip
     node, index = found
-    return GradientEdge(AccumulateGrad(node) if isinstance(node, Tensor) else node, index)
+    return GradientEdge(AccumulateGrad(node) if isinstance(node, Tensor) else node.shown(), index)
 
 
 def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:

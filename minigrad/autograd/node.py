@@ -53,6 +53,7 @@ class Node:
     __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
 
     opaque = False  # whether it does more than operations: the program's functions, a replay
+    titled = False  # whether the class is there for its name (`named`)
     selective = False  # whether `backward` computes only gradients that have an edge
 
     def __init__(self, edges: tuple, outs: tuple) -> None:
@@ -128,6 +129,10 @@ class Node:
         """torch's name of the node, such as `MulBackward0`."""
         return "Node"
 
+    def shown(self) -> Self:
+        """This node as programs get it: its class has its name from now on."""
+        return self
+
     @property
     def next_functions(self) -> tuple:
         """Per input (node, output index), with an `AccumulateGrad` for a leaf. For a loss that is
@@ -141,7 +146,7 @@ class Node:
             if edge is None
             else (AccumulateGrad(edge[0]), 0)
             if isinstance(edge[0], Tensor)
-            else edge
+            else (edge[0].shown(), edge[1])
             for edge in edges
         )
 
@@ -362,7 +367,13 @@ class OpNode(Node):
         return tuple([edge is not None for edge in self.edges])
 
     def name(self) -> str:
-        return type(self).__name__
+        return type(self).__name__ if self.titled else self.op.grad_name
+
+    def shown(self) -> Self:
+        # Not when it is made: in Python, a loop over objects of one class takes less time
+        if not self.titled:
+            self.__class__ = named(type(self), self.op.grad_name)
+        return self
 
     def tensors(self) -> tuple:
         """The saved values, for `vjp`."""
@@ -404,14 +415,14 @@ class OpNode(Node):
 @functools.cache
 def named(kind: type[Node], name: str) -> type:
     """A class of nodes by torch's name, which programs ask the type of a `grad_fn` for."""
-    return type(name, (kind,), {"__slots__": (), "__module__": __name__})
+    return type(name, (kind,), {"__slots__": (), "__module__": __name__, "titled": True})
 
 
 def retitled(kind: type[Node], name: str) -> type[Node]:
-    """A class of nodes, by another name: `name`, or `name` before "Backward0"."""
-    base = kind.__bases__[0]
-    if kind is not named(base, kind.__name__):
-        return kind  # no class that is there for its name
+    """A class of nodes of operations, by another name: `name`, or `name` before "Backward0"."""
+    if not (kind.titled or issubclass(kind, OpNode)):
+        return kind
+    base = kind.__bases__[0] if kind.titled else kind
     return named(base, name if "Backward" in name else f"{name}Backward0")
 
 
@@ -484,13 +495,11 @@ class Op:
     first_only: ClassVar[bool] = False  # whether `apply` returns output 0; the others are for vjp
     name: ClassVar[str] = ""  # default: the name of the class
     grad_name: ClassVar[str] = ""  # torch's name of the node; default: from the class's name
-    node: ClassVar[type[OpNode] | None] = None  # the class of that name, from the first call
 
     def __init_subclass__(cls) -> None:
         own = cls.__dict__
         cls.name = own.get("name") or cls.__name__
         cls.grad_name = own.get("grad_name") or f"{cls.name}Backward0"
-        cls.node = None
 
     rule: ClassVar[Callable | None] = None
     """`rule(*inputs, **attrs)` raises if the inputs don't fit; it runs before any kernel."""
@@ -590,8 +599,6 @@ class Op:
         shapes = []
         for t in inputs:
             shapes.append(None if t is None else t._array.shape)
-        if cls.node is None:
-            cls.node = named(OpNode, cls.grad_name)
-        node = new(cls.node)
+        node = new(OpNode)
         node.op, node.attrs, node.outputs, node.shapes = cls, attrs, cls.saves_outputs, shapes
         record(node, edges, saved, outputs)

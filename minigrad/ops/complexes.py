@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, mode
-from minigrad.autograd.node import Op, edges_of, named
+from minigrad.autograd.node import Op, edges_of
 from minigrad.backends import array_module, is_batched
 from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
 from minigrad.ops.views import ViewOp
@@ -70,8 +70,7 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
     if mode.enabled and op.expr.grads:
         edges, needs = edges_of(args)
         if needs:
-            node = named(ComplexNode, op.grad_name)
-            op.record(args, params, dtype, edges, needs, tensor, node)
+            op.record(args, params, dtype, edges, needs, tensor, ComplexNode)
     return tensor
 
 

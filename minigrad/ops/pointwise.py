@@ -33,7 +33,6 @@ from minigrad.autograd.node import (
     alias,
     check_devices,
     edges_of,
-    named,
     new,
     record,
     refuse_complex,
@@ -244,7 +243,7 @@ class Pointwise:
     """A line of the table as an operation on tensors and Python numbers."""
 
     __slots__ = (
-        *("_plans", "domain", "expr", "grad_name", "into", "keeps_dtype", "masks", "name", "node"),
+        *("_plans", "domain", "expr", "grad_name", "into", "keeps_dtype", "masks", "name"),
         "plain",
     )
 
@@ -254,7 +253,6 @@ class Pointwise:
         self.name = expr.name
         own = "".join(w.capitalize() for w in expr.name.split("_")) + "Backward0"
         self.grad_name = _NODES.get(expr.name, own)
-        self.node: Any = None  # the class of its nodes, from the first
         self.masks = frozenset(i for i, a in enumerate(expr.args) if a in expr.masks)
         self.domain = expr.domain
         self.plain = expr.domain != "int" and not expr.masks
@@ -267,18 +265,26 @@ class Pointwise:
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
         arrays: list[Any] = []
-        tracked = False  # whether an input may require a gradient
+        edges: list[tuple | None] = []  # and `needs`, as `edges_of` gives them, if it is recorded
+        needs, bit, enabled = 0, 1, mode.enabled
         for a in args:
             if isinstance(a, Tensor):
                 arrays.append(a._array)
-                if a._requires_grad or a._view is not None:
-                    tracked = True
+                if not enabled:
+                    continue
+                if a._requires_grad if a._view is None else a.requires_grad:
+                    node = a._node
+                    edges.append((a, 0) if node is None else (node, a._index))
+                    needs += bit
+                else:
+                    edges.append(None)
             else:
                 arrays.append(a)
+                edges.append(None)
+            bit += bit
         if _targets and (target := _target.tensor) is not None:
-            edges, needs = edges_of(args) if mode.enabled else ((), 0)
             if self._may_write(target, args, needs):
-                return self._onto(target, args, arrays, params, edges, needs)
+                return self._onto(target, args, arrays, params, tuple(edges), needs)
         found = None
         if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active
@@ -286,10 +292,8 @@ class Pointwise:
         if found is None:
             return self._first(args, arrays, params)
         tensor = wrap(found)
-        if tracked and mode.enabled:
-            edges, needs = edges_of(args)
-            if needs:
-                self.record(args, params, found.dtype, edges, needs, tensor)
+        if needs:
+            self.record(args, params, found.dtype, tuple(edges), needs, tensor)
         return tensor
 
     def _may_write(self, target: Tensor, args: tuple, needs: int) -> bool:
@@ -405,14 +409,14 @@ class Pointwise:
         edges: tuple,
         needs: int,
         tensor: Tensor,
-        kind: type[PointwiseNode] | None = None,
+        kind: type[PointwiseNode] = PointwiseNode,
     ) -> None:
         """Add a call to the graph as a node of a kind, if the line has a gradient of the inputs
         that need one (`edges_of`)."""
         plan = self._plans.get(needs) or self._plan(needs)
         if not plan.derivatives:
             return
-        node: Any = new(self.node if kind is None else kind)
+        node: Any = new(kind)
         node.op, node.plan, node.outputs = self, plan, plan.kept_outputs
         node.attrs = {"params": params, "dtype": dtype}
         record(node, edges, plan.of(args), (tensor,))
@@ -478,7 +482,6 @@ class Pointwise:
         kept = tuple([i for i, name in enumerate(self.expr.args) if name in used])
         names = [self.expr.args[i] for i in kept] + ["y"]
         derivatives = [e and Derivative(self.expr, e, names) for e in exprs]
-        self.node = self.node or named(PointwiseNode, self.grad_name)
         plan = Plan(tuple(derivatives) if any(exprs) else (), kept, (0,) if "y" in used else ())
         self._plans[needs] = plan
         return plan
