@@ -175,9 +175,8 @@ class Pass:
                 if crossing:
                     grad = crossing[0](grad, outs[index][0])
                     array = grad._array
-                shape, dtype = outs[index]
-                if array.dtype is not dtype or array.shape != shape:
-                    grad = fit(grad, shape, dtype)
+                if (array.shape, array.dtype) != outs[index]:
+                    grad = fit(grad, *outs[index])
                 if sums is None:
                     pending[target] = sums = [None] * len(outs)
                     sums[index] = grad

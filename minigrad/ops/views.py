@@ -245,6 +245,11 @@ def parts(
         places = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
         return tuple([op.apply(x, **attrs) for _, (op, attrs) in places])
+    node: Any = None
+    if needs and mode.enabled:
+        node = Parts((edge(x),), ())
+        node.dim, node.shape, node.title, node.stacked = dim, array.shape, title, lengths is None
+        node.places = places
     views, outs = [], []
     for index, link in places:
         part = array[index]
@@ -252,14 +257,12 @@ def parts(
         view: Any = made._view
         if not (alone or view.untracked):
             view.untracked = SEVERAL
+        if node is not None:
+            attach(made, node, len(outs))
+            outs.append((part.shape, part.dtype))
         views.append(made)
-        outs.append((part.shape, part.dtype))
-    if needs and mode.enabled:
-        node = Parts((edge(x),), tuple(outs))
-        node.dim, node.shape, node.title, node.stacked = dim, array.shape, title, lengths is None
-        node.places = places
-        for i, view in enumerate(views):
-            attach(view, node, i)
+    if node is not None:
+        node.outs = tuple(outs)
     return tuple(views)
 
 

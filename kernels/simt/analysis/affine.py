@@ -29,12 +29,32 @@ _NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, 
 @dataclass
 class Clip:
     """An interval: at least each of `low`, below each of `high`, where all `conditions` hold; one:
-    that of a single value, or of none."""
+    that of a single value, or of none.
+
+    step: only the values that differ from `phase` by a multiple of it; None: all of them. factors:
+    what has to be from 1 to `LARGEST_FACTOR`, or this is not where the test holds.
+    """
 
     low: list[ast.expr] = field(default_factory=list)
     high: list[ast.expr] = field(default_factory=list)
     conditions: list[ast.expr] = field(default_factory=list)
     one: bool = False
+    step: ast.expr | None = None
+    phase: ast.expr | None = None
+    factors: list[ast.expr] = field(default_factory=list)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether values are left out for another reason than the conditions."""
+        return bool(self.low or self.high or self.step is not None)
+
+    def checks(self) -> list[str]:
+        """What holds, in generated code, where the factors are in their limits."""
+        return [f"1 <= {ast.unparse(factor)} <= {LARGEST_FACTOR}" for factor in self.factors]
+
+
+LARGEST_FACTOR = 1 << 31  # times the number of a thread, no integer overflows
+_FEWEST_STEPPED = 8  # with a smaller step, vectors with masks take less time
 
 
 class Affine:
@@ -126,15 +146,28 @@ class Affine:
                 checks.setdefault(ast.unparse(check), check)
         return conjunction(*checks.values()) if checks else const(True)
 
-    def clip(self, test: ast.expr, name: str) -> Clip | None:
-        """Where `test` holds along `name`, as bounds; None if it is no interval of slope 1."""
+    def clip(self, test: ast.expr, name: str, factors: bool = False) -> Clip | None:
+        """Where `test` holds along `name`, as bounds; None if it is no interval of slope 1.
+
+        factors: nor, with a check, an interval of a slope that is no number (`2 * d * name < n`),
+        or a progression (`name % d == 0`).
+        """
         clip = Clip()
         conditions = self._conditions(test, True)
         if conditions is None:
             return None
         for left, op, right in conditions:
+            ranging = names(left) & set(self.box)
+            if factors and ranging and _is_remainder(left):
+                if not self._progression(clip, left, op, right, name):
+                    return None
+                continue
             distance = binary(left, ast.Sub(), right)
             slope = _coefficient(distance, name)
+            if slope is None and factors:
+                if not self._scaled(clip, left, op, right, name):
+                    return None
+                continue
             if slope == 0:
                 if names(distance) & set(self.box):
                     return None
@@ -155,6 +188,42 @@ class Affine:
                 clip.high.append(bound if kind is ast.Lt else binary(bound, ast.Add(), const(1)))
         return clip
 
+    def _progression(
+        self, clip: Clip, left: ast.expr, op: ast.cmpop, right: ast.expr, name: str
+    ) -> bool:
+        """Add `(name + phase) % step == 0` to a clip, if the comparison is one."""
+        if constant(right) != 0 or not isinstance(op, ast.Eq) or clip.step is not None:
+            return False
+        if _coefficient(left.left, name) != 1:
+            return False
+        step = constant(left.right)
+        at_zero = _Substitute({name: const(0)}).visit(clone(left.left))
+        if names(at_zero) & set(self.box) or (step is not None and step < _FEWEST_STEPPED):
+            return False
+        clip.step, clip.phase = left.right, ast.UnaryOp(ast.USub(), at_zero)
+        clip.factors.append(left.right)
+        return True
+
+    def _scaled(
+        self, clip: Clip, left: ast.expr, op: ast.cmpop, right: ast.expr, name: str
+    ) -> bool:
+        """Add `factor * name + rest < 0`, or another order, to a clip, if the comparison is one."""
+        if name in names(right):
+            left, right, op = right, left, _MIRROR[type(op)]()
+        factor, rest = _linear(binary(left, ast.Sub(), right), name)
+        others = names(rest) | names(factor or const(0))
+        if factor is None or others & set(self.box) or isinstance(op, ast.Eq):
+            return False
+        below = ast.UnaryOp(ast.USub(), rest)
+        if isinstance(op, ast.Lt | ast.GtE):  # the quotient, rounded up
+            below = binary(binary(below, ast.Add(), factor), ast.Sub(), const(1))
+        quotient = binary(below, ast.FloorDiv(), factor)
+        if isinstance(op, ast.LtE | ast.Gt):
+            quotient = binary(quotient, ast.Add(), const(1))
+        (clip.high if isinstance(op, ast.Lt | ast.LtE) else clip.low).append(quotient)
+        clip.factors.append(factor)
+        return True
+
     def _conditions(self, test: ast.expr, holds: bool):
         """(left, operator, right) of comparisons whose conjunction is `test`, or None."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -166,11 +235,22 @@ class Affine:
             return self._conditions(self.definitions[test.id], holds)
         if not isinstance(test, ast.Compare) or (not holds and len(test.ops) > 1):
             return None
-        terms = [self.expanded(t) for t in (test.left, *test.comparators)]
+        terms = [self.expanded(t) or self._remainder(t) for t in (test.left, *test.comparators)]
         ops = [op if holds else _NEGATED.get(type(op), ast.Is)() for op in test.ops]
         if None in terms or not all(isinstance(op, _MIRROR_TYPES) for op in ops):
             return None
         return list(zip(terms, ops, terms[1:]))
+
+    def _remainder(self, expr: ast.expr) -> ast.expr | None:
+        """The remainder of an affine term by one that is constant over the box; None for others."""
+        while isinstance(expr, ast.Name) and expr.id in self.definitions:
+            expr = self.definitions[expr.id]
+        if not _is_remainder(expr):
+            return None
+        term, by = self.expanded(expr.left), self.expanded(expr.right)
+        if term is None or by is None or names(by) & set(self.box):
+            return None
+        return ast.BinOp(term, expr.op, by)
 
     def slope(self, expr: ast.expr, name: str) -> int | None:
         """The constant coefficient of box variable `name` in `expr`, or None."""
@@ -204,6 +284,37 @@ def _coefficient(expr: ast.expr, name: str) -> int | None:
             inner = _coefficient(a, name)
             return None if inner is None else -inner
     return 0
+
+
+def _is_remainder(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mod)
+
+
+def _linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
+    """(factor, rest) of an affine expression `factor * name + rest`; the factor None: 0."""
+    if name not in names(expr):
+        return None, expr
+    match expr:
+        case ast.BinOp(left=a, op=ast.Mult(), right=b):
+            if name in names(b):
+                a, b = b, a
+            factor, rest = _linear(a, name)
+            return _times(factor, b), _times(rest, b)
+        case ast.BinOp(left=a, op=op, right=b):
+            (factor, rest), (other, more) = _linear(a, name), _linear(b, name)
+            rest = binary(rest, op, more)
+            if other is None:
+                return factor, rest
+            return binary(factor or const(0), op, other), rest
+        case ast.UnaryOp(operand=a):
+            factor, rest = _linear(a, name)
+            return ast.UnaryOp(ast.USub(), factor), ast.UnaryOp(ast.USub(), rest)
+    return const(1), const(0)
+
+
+def _times(a: ast.expr, b: ast.expr) -> ast.expr:
+    simple = {0: const(0), 1: b}
+    return simple.get(constant(a)) or binary(a, ast.Mult(), b)
 
 
 class _Substitute(ast.NodeTransformer):

@@ -346,6 +346,10 @@ def _row_item(item: Item) -> Lines:
         case ThreadLoop():
             yield from _thread_loop(item)
         case ClippedLoop():
+            if item.otherwise is not None:
+                yield f"unless {_checks(item.clip.checks())}:"
+                yield from _indented(_thread_loop(item.otherwise))
+                yield "else:"
             yield _clipped(item.clip)
             if item.common:
                 yield from _statements(item.common, _INDENT)
@@ -381,6 +385,8 @@ def _row_item(item: Item) -> Lines:
 def _clipped(clip: Clip) -> str:
     bounds = [f"threadIdx.x >= {text(low)}" for low in clip.low]
     bounds += [f"threadIdx.x < {text(high)}" for high in clip.high]
+    if clip.step is not None:
+        bounds.append(f"(threadIdx.x - ({text(clip.phase)})) % ({text(clip.step)}) == 0")
     return f"the threads with {' and '.join([*map(text, clip.conditions), *bounds])}:"
 
 

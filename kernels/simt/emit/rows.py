@@ -111,15 +111,22 @@ class RowPrinter:
         clip = item.clip
         if clip.conditions:
             self.writer.open(f"if {' and '.join(map(ast.unparse, clip.conditions))}:")
-        if clip.low or clip.high:
+        if clip.bounded:
             self.writer.line(f"_lo = {extreme('_max', item.first, clip.low)}")
             self.writer.line(f"_hi = {extreme('_min', item.last, clip.high)}")
+        if clip.step is not None:
+            phase, step = ast.unparse(clip.phase), ast.unparse(clip.step)
+            self.writer.line(f"_lo = _lo + ({phase} - _lo) % ({step})")
 
     def write_ClippedLoop(self, item: ClippedLoop) -> None:
         writer, clip = self.writer, item.clip
         with writer.closing():
+            if item.otherwise is not None:
+                with writer.block(f"if not ({' and '.join(clip.checks())}):"):
+                    self.write_ThreadLoop(item.otherwise)
+                writer.open("else:")
             self._clip(item)
-            if item.common and (clip.low or clip.high):
+            if item.common and clip.bounded:
                 writer.open("if _lo < _hi:")
             self.printer.statements.write(item.common)
             if item.whole is not None:
@@ -138,6 +145,8 @@ class RowPrinter:
         writer, version = self.writer, self.version
         in_part = (item.first, item.last) == ("_x0", f"_x0 + {version.lanes}")
         values = f"range({item.last})" if item.first == "0" else f"range({item.first}, {item.last})"
+        if item.step:
+            values = f"range({item.first}, {item.last}, {item.step})"
         with writer.closing():
             hint = Hint.ORDERED_THREADS if version.ordered else Hint.THREADS
             writer.open_loop("_tx", f"range({version.lanes})" if in_part else values, hint)

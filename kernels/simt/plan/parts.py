@@ -68,7 +68,8 @@ class Inputs:
 
 @dataclass(eq=False)
 class ThreadLoop(Item):
-    """A loop over the threads `first` to `last` - 1 of a row (both in generated code)."""
+    """A loop over the threads `first` to `last` - 1 of a row (both in generated code), or every
+    `step`-th of them."""
 
     first: str
     last: str
@@ -77,6 +78,7 @@ class ThreadLoop(Item):
     views: list[str]  # private arrays that `body` and what is rematerialised need as a whole
     body: list[ast.stmt]
     stored: list[str]  # variables that go back to their spill arrays
+    step: str = ""
 
 
 @dataclass(eq=False)
@@ -84,7 +86,8 @@ class ClippedLoop(Item):
     """A guard as the bounds of a loop: `part` runs from `_lo` to `_hi`.
 
     `whole`, if there is one, runs instead where these are the ends of the row. What is `common` to
-    the threads that pass the guard is computed once, if there is one.
+    the threads that pass the guard is computed once, if there is one. `otherwise`, with the guard,
+    runs where a factor of the clip is out of its limits.
     """
 
     clip: Clip
@@ -93,6 +96,7 @@ class ClippedLoop(Item):
     last: str
     part: ThreadLoop
     whole: ThreadLoop | None
+    otherwise: ThreadLoop | None
 
 
 @dataclass(eq=False)

@@ -145,7 +145,7 @@ class _ThreadLoops:
         if any(defined(s) is None or has_effects(self.program, s) for s in before):
             return None
         affine = self.planner.affine(self.plan.facts, self.plan.lanes, at=last)
-        clip = affine.clip(last.test, "_tx")
+        clip = affine.clip(last.test, "_tx", factors=True)
         if clip is None:
             return None
         common, own = self._common(last.body)
@@ -156,11 +156,13 @@ class _ThreadLoops:
         if bounds is not None:
             part = replace(part, first=bounds[0], last=bounds[1])
             clip = replace(clip, low=[], high=[])
-        if clip.low or clip.high:
+        if clip.bounded:
             if not (at_edge or isinstance(last, PartIf)) and self._may_be_whole(clip, inside):
                 whole = part
-            part = replace(part, first="_lo", last="_hi")
-        return ClippedLoop(region.line, None, clip, common, first, end, part, whole)
+            step = "" if clip.step is None else ast.unparse(clip.step)
+            part = replace(part, first="_lo", last="_hi", step=step)
+        otherwise = self.loop(region, body) if clip.factors else None
+        return ClippedLoop(region.line, None, clip, common, first, end, part, whole, otherwise)
 
     def _clipped_row(self, item: GuardIf) -> ClippedRow | None:
         """The loops of a guarded row for those of its threads that pass, where they are neighbours
@@ -205,7 +207,7 @@ class _ThreadLoops:
 
     def _may_be_whole(self, clip: Clip, body: list[ast.stmt]) -> bool:
         """Whether all threads of a row may pass the guard of `body`, as far as is known."""
-        if clip.one or _leaves_out_some(clip, *self._span()):
+        if clip.one or clip.step is not None or _leaves_out_some(clip, *self._span()):
             return False
         one_row = self.plan.lanes >= self.program.threads
         if not (self.at_edge and one_row):
@@ -248,7 +250,7 @@ class _ThreadLoops:
 
 def _constant_bounds(clip: Clip, first: str, end: str) -> tuple[str, str] | None:
     """Where a clipped loop begins and ends, if that is the same for all rows."""
-    if not (first.isdigit() and end.isdigit()):
+    if not (first.isdigit() and end.isdigit()) or clip.factors:
         return None
     begin, stop = max(int(first), 0), int(end)
     for bound in clip.low:
