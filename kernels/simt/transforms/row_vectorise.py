@@ -137,7 +137,8 @@ class RowPlanner:
         body = list(chain(*parts))
         facts = self.facts(body)
         guards = [guard for *_, guard in parts if isinstance(guard, ast.If)]
-        clips = [self.affine(facts, lanes, at=guard).clip(guard.test, "_tx") for guard in guards]
+        affines = [(guard, self.affine(facts, lanes, at=guard)) for guard in guards]
+        clips = [affine.clip(guard.test, "_tx", factors=True) for guard, affine in affines]
         if None in clips:
             return False
         for_rows = {tuple(map(ast.unparse, clip.conditions)) for clip in clips if clip}
