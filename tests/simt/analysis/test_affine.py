@@ -78,7 +78,9 @@ def scaled_guards() -> st.SearchStrategy[str]:
     bounds = st.one_of(products, sums())
     plain = st.builds("{} {} ({})".format, products, orders, sums())
     turned = st.builds("({}) {} {} + ({})".format, bounds, orders, products, sums())
-    equal = st.builds("({}) % {} {} 0".format, ranging, factors, st.sampled_from(["==", "!="]))
+    equal = st.builds(
+        "({}) % {} {}".format, ranging, factors, st.sampled_from(["== 0", "!= 0", "== 1", "> 0"])
+    )
     one = st.one_of(plain, turned, equal, equal.map("not {}".format))
     return st.one_of(one, st.builds("{} and {}".format, one, guards()))
 
@@ -216,7 +218,7 @@ def kernel(out, n, m):
         out[0, y, x] = 1
     if x >= 2 and 40 > x * m - n:
         out[1, y, x] = 1
-    if n > 0 and (x + m) % n == 0:
+    if n > 0 and x >= m and (x + 2 - m) % n == 0:
         out[2, y, x] = 1
     if x < n and (x - 3) % 9 == 0:
         out[3, y, x] = 1
