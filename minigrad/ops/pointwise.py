@@ -282,9 +282,9 @@ class Pointwise:
                 arrays.append(a)
                 edges.append(None)
             bit += bit
-        if _targets and (target := _target.tensor) is not None:
-            if self._may_write(target, args, needs):
-                return self._onto(target, args, arrays, params, tuple(edges), needs)
+        target = _target.tensor if _targets else None
+        if target is not None and self._may_write(target, args, needs):
+            return self._onto(target, args, arrays, params, tuple(edges), needs)
         found = None
         if not unusual or mode.observer is None:  # which is told the dtype to compute in
             active = dispatch.active

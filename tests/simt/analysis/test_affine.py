@@ -78,11 +78,13 @@ def scaled_guards() -> st.SearchStrategy[str]:
     bounds = st.one_of(products, sums())
     plain = st.builds("{} {} ({})".format, products, orders, sums())
     turned = st.builds("({}) {} {} + ({})".format, bounds, orders, products, sums())
-    equal = st.builds(
-        "({}) % {} {}".format, ranging, factors, st.sampled_from(["== 0", "!= 0", "== 1", "> 0"])
-    )
-    one = st.one_of(plain, turned, equal, equal.map("not {}".format))
+    remainders = st.builds("({}) % {}".format, ranging, factors)
+    equal, other = (st.builds("{} {}".format, remainders, st.sampled_from(ends)) for ends in _ENDS)
+    one = st.one_of(plain, turned, equal, equal, other, st.builds("not {}".format, other))
     return st.one_of(one, st.builds("{} and {}".format, one, guards()))
+
+
+_ENDS = ["== 0"], ["!= 0", "== 1", "> 0"]
 
 
 def places() -> st.SearchStrategy[dict[str, int]]:
