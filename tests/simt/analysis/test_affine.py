@@ -231,7 +231,7 @@ def kernel(out, n, m):
 
 @pytest.mark.parametrize("source", [GUARDED, SCALED], ids=["numbers", "factors"])
 def test_compiled_guards_let_the_same_threads_through(source):
-    kernel, lines = cuda.jit(programs.function(source)), source.splitlines()
+    kernel, lines = cuda.jit(programs.function(source), debug=False), source.splitlines()
     conditions = [line.strip()[3:-1] for line in lines if line.startswith("    if")]
     shape = (4, 24)  # 2 blocks of 2 rows, 3 of 8 threads
     y, x = np.indices(shape)
