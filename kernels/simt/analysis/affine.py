@@ -163,7 +163,7 @@ class Affine:
                     return None
                 continue
             distance = binary(left, ast.Sub(), right)
-            slope = _coefficient(distance, name)
+            slope = coefficient(distance, name)
             if slope is None and factors:
                 if not self._scaled(clip, left, op, right, name):
                     return None
@@ -194,7 +194,7 @@ class Affine:
         """Add `(name + phase) % step == 0` to a clip, if the comparison is one."""
         if constant(right) != 0 or not isinstance(op, ast.Eq) or clip.step is not None:
             return False
-        if _coefficient(left.left, name) != 1:
+        if coefficient(left.left, name) != 1:
             return False
         step = constant(left.right)
         at_zero = _Substitute({name: const(0)}).visit(clone(left.left))
@@ -255,19 +255,20 @@ class Affine:
     def slope(self, expr: ast.expr, name: str) -> int | None:
         """The constant coefficient of box variable `name` in `expr`, or None."""
         expr = self.expanded(expr)
-        return None if expr is None else _coefficient(expr, name)
+        return None if expr is None else coefficient(expr, name)
 
     def at(self, expr: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
         """The (affine) expression with box variables replaced."""
         return _Substitute(values).visit(clone(self.expanded(expr)))
 
 
-def _coefficient(expr: ast.expr, name: str) -> int | None:
+def coefficient(expr: ast.expr, name: str) -> int | None:
+    """The constant that a name is multiplied by in an affine expression; None where it is none."""
     match expr:
         case ast.Name(id=found):
             return int(found == name)
         case ast.BinOp(left=a, op=op, right=b):
-            left, right = _coefficient(a, name), _coefficient(b, name)
+            left, right = coefficient(a, name), coefficient(b, name)
             if left is None or right is None:
                 return None
             if isinstance(op, ast.Add):
@@ -281,7 +282,7 @@ def _coefficient(expr: ast.expr, name: str) -> int | None:
                 return None if factor is None else (left or right) * factor
             return None
         case ast.UnaryOp(operand=a):
-            inner = _coefficient(a, name)
+            inner = coefficient(a, name)
             return None if inner is None else -inner
     return 0
 
@@ -302,14 +303,20 @@ def _linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
             return _times(factor, b), _times(rest, b)
         case ast.BinOp(left=a, op=op, right=b):
             (factor, rest), (other, more) = _linear(a, name), _linear(b, name)
-            rest = binary(rest, op, more)
-            if other is None:
-                return factor, rest
-            return binary(factor or const(0), op, other), rest
+            if other is not None:
+                factor = _plus(factor or const(0), op, other)
+            return factor, _plus(rest, op, more)
         case ast.UnaryOp(operand=a):
             factor, rest = _linear(a, name)
             return ast.UnaryOp(ast.USub(), factor), ast.UnaryOp(ast.USub(), rest)
     return const(1), const(0)
+
+
+def _plus(a: ast.expr, op: ast.operator, b: ast.expr) -> ast.expr:
+    """a + b or a - b."""
+    if constant(b) == 0:
+        return a
+    return b if constant(a) == 0 and isinstance(op, ast.Add) else binary(a, op, b)
 
 
 def _times(a: ast.expr, b: ast.expr) -> ast.expr:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from numba.core import types
 
 from kernels.simt.analysis.loops import ends_by_itself, is_counted, trip_count
+from kernels.simt.analysis.uniformity import has_loads
 from kernels.simt.backend.interrupt import INTERRUPTED
 from kernels.simt.emit.writer import Writer
 from kernels.simt.ir.hints import Hint
@@ -86,7 +87,7 @@ class Polls:
         assert isinstance(loop.iter, ast.Call)  # of `range`
         bounds = loop.iter.args
         nest = _has_counted(loop)
-        from_memory = any(isinstance(n, ast.Subscript) for b in bounds for n in ast.walk(b))
+        from_memory = any(has_loads(self.program, bound) for bound in bounds)
         successive = len(bounds) < 3 and self.kinds.get(target) == types.int64
         if nest or from_memory or breaks(loop.body):
             with self.writer.loop(target, text(loop.iter), hint):

@@ -45,6 +45,7 @@ from kernels.simt.ir.nodes import (
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms import register_tiles
 from kernels.simt.transforms.columns import by_columns
+from kernels.simt.transforms.far_apart import TOGETHER, far_walks
 from kernels.simt.transforms.fission import (
     BlockFor,
     BlockWhile,
@@ -106,7 +107,10 @@ class RowPlanner:
             return None
         split = self.split_strides(body, lanes)
         if split == body:
-            lanes = self.lanes(min(LANE_LIMIT, limit))
+            far = far_walks(body, self.facts(body), self.kinds)
+            if far.written:
+                return None
+            lanes = self.lanes(min(TOGETHER if far.read else LANE_LIMIT, limit))
             split, lanes = self.in_registers(body, lanes)
         body = split
         facts = self.facts(body)

@@ -173,10 +173,10 @@ def test_ordinary_guards_are_understood(guard):
 FAULTS = [
     ("clip", "_MIRROR", {op: op for op in affine._MIRROR}),
     ("clip", "_NEGATED", {**affine._NEGATED, ast.Lt: ast.Gt}),
-    ("clip", "_coefficient", lambda expr, name: 1),
+    ("clip", "coefficient", lambda expr, name: 1),
     ("scaled", "_MIRROR", {op: op for op in affine._MIRROR}),
     ("scaled", "_times", lambda a, b: b),
-    ("slope", "_coefficient", lambda expr, name: 1),
+    ("slope", "coefficient", lambda expr, name: 1),
 ]
 
 
