@@ -210,7 +210,7 @@ class Affine:
         """Add `factor * name + rest < 0`, or another order, to a clip, if the comparison is one."""
         if name in names(right):
             left, right, op = right, left, _MIRROR[type(op)]()
-        factor, rest = _linear(binary(left, ast.Sub(), right), name)
+        factor, rest = linear(binary(left, ast.Sub(), right), name)
         others = names(rest) | names(factor or const(0))
         if factor is None or others & set(self.box) or isinstance(op, ast.Eq):
             return False
@@ -291,7 +291,7 @@ def _is_remainder(expr: ast.expr) -> bool:
     return isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mod)
 
 
-def _linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
+def linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
     """(factor, rest) of an affine expression `factor * name + rest`; the factor None: 0."""
     if name not in names(expr):
         return None, expr
@@ -299,15 +299,15 @@ def _linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
         case ast.BinOp(left=a, op=ast.Mult(), right=b):
             if name in names(b):
                 a, b = b, a
-            factor, rest = _linear(a, name)
+            factor, rest = linear(a, name)
             return _times(factor, b), _times(rest, b)
         case ast.BinOp(left=a, op=op, right=b):
-            (factor, rest), (other, more) = _linear(a, name), _linear(b, name)
+            (factor, rest), (other, more) = linear(a, name), linear(b, name)
             if other is not None:
                 factor = _plus(factor or const(0), op, other)
             return factor, _plus(rest, op, more)
         case ast.UnaryOp(operand=a):
-            factor, rest = _linear(a, name)
+            factor, rest = linear(a, name)
             return ast.UnaryOp(ast.USub(), factor), ast.UnaryOp(ast.USub(), rest)
     return const(1), const(0)
 

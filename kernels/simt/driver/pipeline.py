@@ -23,6 +23,7 @@ from kernels.simt.plan.parts import BlockPlan
 from kernels.simt.transforms.block_interleave import interleaved
 from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.counted_loops import count_loops
+from kernels.simt.transforms.far_apart import with_far_versions
 from kernels.simt.transforms.fission import Item, fission
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
@@ -135,6 +136,8 @@ def _prove(c: Compilation) -> None:
 
 def _split(c: Compilation) -> None:
     c.items, c.masks = fission(c.program, c.facts)
+    if not (c.program.checked or c.program.cooperative or c.program.interleaving):
+        c.items = with_far_versions(c.items, c.facts, c.kinds)
 
 
 def _store(c: Compilation) -> None:

@@ -77,6 +77,7 @@ class RegionPlanner:
         if self.program.checked:
             return Versions(self._stored(self.rows.plain(body)))
         body = hint_short_loops(body)
+        self.rows.far = self.several_rows.far = region.far
         found = Versions(self._stored(self.rows.plain(body)), self.best(body))
         if found.rows is not None:
             self._add_guard_free(found, body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kernels.simt.analysis.uniformity import Facts, has_effects, has_loads, is_scalar_unit
 from kernels.simt.frontend.structure import ends_threads
@@ -36,10 +37,21 @@ class Item:
     mask: str | None
 
 
+class FarWalks(NamedTuple):
+    """Whether neighbours in x read rows of memory that are far apart, or write them."""
+
+    read: bool = False
+    written: bool = False
+
+
+NOT_FAR = FarWalks()
+
+
 @dataclass(eq=False)
 class Region(Item):
     body: list[ast.stmt] = field(default_factory=list)
     in_loop: bool = False
+    far: FarWalks = NOT_FAR
 
 
 @dataclass(eq=False)

@@ -45,8 +45,9 @@ from kernels.simt.ir.nodes import (
 from kernels.simt.ir.program import Program
 from kernels.simt.transforms import register_tiles
 from kernels.simt.transforms.columns import by_columns
-from kernels.simt.transforms.far_apart import TOGETHER, far_walks
+from kernels.simt.transforms.far_apart import TOGETHER, reads_apart
 from kernels.simt.transforms.fission import (
+    NOT_FAR,
     BlockFor,
     BlockWhile,
     Context,
@@ -98,19 +99,23 @@ class RowPlanner:
         self.program, self.kinds, self.ranges = program, kinds, ranges
         self.seed = varying  # what differs along a row on entry
         self.outside = outside  # variables that other regions use
+        self.far = NOT_FAR  # of the region
 
     def plan(self, body: list[ast.stmt]) -> RowPlan | None:
         """The plan for a region's statements, or None if nothing is to be taken out."""
         body, limit = self.by_columns(body)
         lanes = self.lanes(min(STRIDE_LIMIT, limit))
-        if lanes < 8 or not any(isinstance(s, ast.For | ast.While) for s in statements(body)):
+        if (
+            self.far.written
+            or lanes < 8
+            or not any(isinstance(s, ast.For | ast.While) for s in statements(body))
+        ):
             return None
         split = self.split_strides(body, lanes)
         if split == body:
-            far = far_walks(body, self.facts(body), self.kinds)
-            if far.written:
-                return None
-            lanes = self.lanes(min(TOGETHER if far.read else LANE_LIMIT, limit))
+            if self.far.read:
+                body = reads_apart(body, self.facts(body), self.kinds)
+            lanes = self.lanes(min(TOGETHER if self.far.read else LANE_LIMIT, limit))
             split, lanes = self.in_registers(body, lanes)
         body = split
         facts = self.facts(body)
