@@ -156,3 +156,16 @@ def test_short_loops_have_one_version():
             out[row, c] = a[row, c] * x[c]
 
     assert "strides" not in text_of(kernel)
+
+
+def test_a_result_after_each_inner_loop_is_no_walk_of_its_own():
+    def kernel(a, x, out):
+        row = cuda.grid(1)
+        for j in range(out.shape[1]):
+            total = x[j]
+            for k in range(a.shape[1]):
+                total += a[row, k] * x[k]
+            out[row, j] = total
+
+    text = text_of(kernel)
+    assert "out.strides" not in text and "range(0, 32, 8)" in text
