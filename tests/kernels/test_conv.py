@@ -63,6 +63,7 @@ WINOGRAD = ("3x3", "many_channels", "one_pixel", "empty_batch")
 OTHERS += [(case, "winograd") for case in WINOGRAD]
 FEW_CHANNELS = ("3x3", "1x1", "stride", "dilation", "everything", "groups", "few_channels")
 FEW_CHANNELS += ("less_than_a_stride", "wide_stride", "wide_dilation", "one_pixel", "empty_batch")
+OTHER_DTYPES = ("1x1", "everything", "wide_stride")
 OF_WEIGHTS = OTHERS
 OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
@@ -101,8 +102,11 @@ def test_forward_of_planes(device, case, rng):
 
 
 @few
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize("case", FEW_CHANNELS)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [(case, np.float32) for case in FEW_CHANNELS]
+    + [(case, dtype) for case in OTHER_DTYPES for dtype in (np.float64, np.float16)],
+)
 def test_forward_of_few_channels(device, case, dtype, rng):
     check_forward(device, "few_channels", case, rng, dtype)
 
