@@ -161,6 +161,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+NEW_OBJECTS = 30_000  # that a test leaves behind: it has imported modules, or compiled kernels
+
+
 def _freeze() -> None:
     """What there is now stays: neither garbage collections nor minigrad's search for the tensors of
     a recorded step look at it again."""
@@ -176,9 +179,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
-    """So do Numba, and what the tests of a file have compiled."""
+    """So do Numba, and what tests have compiled: a recorded step looks for its tensors often."""
     result = yield
-    if nextitem is not None and nextitem.path != item.path:
+    if nextitem is not None and (nextitem.path != item.path or gc.get_count()[0] > NEW_OBJECTS):
         _freeze()
     return result
 

@@ -200,8 +200,14 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, "numpy") for name in CONVOLUTIONS),
+        ("conv2d", "numba"),
+        ("conv_transpose2d", "numba"),
+    ],
+)
 def test_convolutions_of_complex_numbers(name, backend, rng):
     """Beside real ones of the parts, and with their gradients by differences."""
     x, w = (

@@ -189,7 +189,7 @@ def test_repeated_elements_and_their_gradients(shape, rng):
 
 @pytest.mark.parametrize("dim", [None, 0, 1, (0, 1)])
 @pytest.mark.parametrize("keepdim", [False, True])
-def test_gradients_of_deviations(dim, keepdim, rng):
+def test_gradients_of_deviations(dim, keepdim, rng, reference_backend):
     x = m.tensor(rng.standard_normal((4, 3)), requires_grad=True)
     for function in (m.std, m.var):
         call = functools.partial(function, dim=dim, keepdim=keepdim)

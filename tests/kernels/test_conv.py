@@ -63,6 +63,7 @@ WINOGRAD = ("3x3", "many_channels", "one_pixel", "empty_batch")
 OTHERS += [(case, "winograd") for case in WINOGRAD]
 FEW_CHANNELS = ("3x3", "1x1", "stride", "dilation", "everything", "groups", "few_channels")
 FEW_CHANNELS += ("less_than_a_stride", "wide_stride", "wide_dilation", "one_pixel", "empty_batch")
+OTHER_DTYPES = ("1x1", "everything", "wide_stride")
 OF_WEIGHTS = OTHERS
 OTHERS = [*OTHERS, *((case, "tiled") for case in TILED)]
 
@@ -101,8 +102,11 @@ def test_forward_of_planes(device, case, rng):
 
 
 @few
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-@pytest.mark.parametrize("case", FEW_CHANNELS)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [(case, np.float32) for case in FEW_CHANNELS]
+    + [(case, dtype) for case in OTHER_DTYPES for dtype in (np.float64, np.float16)],
+)
 def test_forward_of_few_channels(device, case, dtype, rng):
     check_forward(device, "few_channels", case, rng, dtype)
 
@@ -138,16 +142,19 @@ def test_backward_weight_of_planes(device, case, rng):
     test_backward_weight(device, "plane", case, rng)
 
 
-@pytest.mark.parametrize("images", [1, 2])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+COLUMNS = [
+    ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
+    ((9, 11), (3, 3), ((2, 3), (1, 2), (1, 1))),
+    ((13, 8), (2, 3), ((1, 2), (0, 3), (3, 2))),
+    ((16, 8), (4, 4), ((4, 4), (0, 0), (1, 1))),
+]
+
+
+# Several images, and float16, have other versions: once is enough.
 @pytest.mark.parametrize(
-    "image, window, options",
-    [
-        ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
-        ((9, 11), (3, 3), ((2, 3), (1, 2), (1, 1))),
-        ((13, 8), (2, 3), ((1, 2), (0, 3), (3, 2))),
-        ((16, 8), (4, 4), ((4, 4), (0, 0), (1, 1))),
-    ],
+    "image, window, options, dtype, images",
+    [(*case, dtype, 1) for case in COLUMNS for dtype in (np.float32, np.float64)]
+    + [(*COLUMNS[0], np.float16, 1), (*COLUMNS[0], np.float32, 2), (*COLUMNS[3], np.float32, 2)],
 )
 def test_windows_as_columns(device, image, window, options, dtype, images, rng):
     """Fewer copies than batch_gemm makes of so many weights; on a CPU only."""
@@ -166,17 +173,20 @@ def test_windows_as_columns(device, image, window, options, dtype, images, rng):
     assert_close(without, expected, scale, terms=w[0].size)
 
 
+ADDED_UP = [
+    ((2, 2), (3, 3), ((1, 1), (1, 1), (1, 1))),
+    ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
+    ((5, 4), (3, 3), ((2, 3), (1, 2), (1, 1))),
+    ((9, 6), (2, 3), ((3, 2), (0, 3), (3, 2))),  # taps further apart than the stride
+    ((8, 9), (2, 2), ((4, 3), (0, 0), (1, 1))),  # pixels in no window
+]
+
+
 @pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(
-    "image, window, options",
-    [
-        ((2, 2), (3, 3), ((1, 1), (1, 1), (1, 1))),
-        ((5, 3), (3, 2), ((1, 1), (1, 0), (1, 1))),
-        ((5, 4), (3, 3), ((2, 3), (1, 2), (1, 1))),
-        ((9, 6), (2, 3), ((3, 2), (0, 3), (3, 2))),  # taps further apart than the stride
-        ((8, 9), (2, 2), ((4, 3), (0, 0), (1, 1))),  # pixels in no window
-    ],
+    "image, window, options, dtype",
+    [(*case, dtype) for case in ADDED_UP for dtype in (np.float32, np.float64)]
+    + [(*ADDED_UP[0], np.float16)],
 )
 def test_gradients_of_windows(device, image, window, options, dtype, biased, rng):
     """Where there are few windows, with many channels; on a CPU only."""

@@ -65,7 +65,7 @@ def test_numbers_that_are_none_and_nothing(device, rng):
 @pytest.mark.parametrize("backend", ["numba", "cupy"])
 def test_no_number_is_the_first_place_where_nothing_is_outside(backend, device, rng):
     x, none = normal(rng, (1, 2, 3, 4)), np.full((1, 1, 1, 2), np.nan, np.float32)
-    dialect, volume = dispatch.dialect(backend), m.tensor(x).unsqueeze(2).requires_grad_()
+    dialect = dispatch.dialect(backend)
     for mode, padding, aligned in itertools.product(MODES, PADDING[1:], (False, True)):
         options = mode, padding, aligned
         given = put(x, device), put(none, device)
@@ -79,10 +79,19 @@ def test_no_number_is_the_first_place_where_nothing_is_outside(backend, device, 
         assert get(dx)[..., 0, 0].tolist() == [[1, 1]] and np.abs(get(dx)).sum() == 2
         assert not get(dgrid).any()
         assert not reference.grid_sample_backward(expected, x, none, *options)[1].any()
-        grid = m.full((1, 1, 1, 1, 3), np.nan, requires_grad=True)
-        found = m.nn.functional.grid_sample(volume, grid, *options)
-        np.testing.assert_array_equal(found.detach()[..., 0, 0, 0], x[..., 0, 0])
-        assert not m.autograd.grad(found.sum(), grid)[0].any()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_no_number_is_the_first_place_of_a_volume(backend, rng):
+    x = normal(rng, (1, 2, 3, 4))
+    every = itertools.product(MODES, PADDING[1:], (False, True))
+    for options in every if backend == "numpy" else [("bilinear", "reflection", False)]:
+        with m.backends.use(backend):
+            volume = m.tensor(x).unsqueeze(2).requires_grad_()
+            grid = m.full((1, 1, 1, 1, 3), np.nan, requires_grad=True)
+            found = m.nn.functional.grid_sample(volume, grid, *options)
+            np.testing.assert_array_equal(found.detach()[..., 0, 0, 0], x[..., 0, 0])
+            assert not m.autograd.grad(found.sum(), grid)[0].any()
 
 
 def test_what_does_not_fit():
@@ -149,7 +158,7 @@ def test_gradients_of_other_dtypes_and_of_nothing(dtype, device, rng):
         kernels.grid_sample_backward(arrays[0][:, :2], *arrays[1:])
 
 
-def test_second_derivatives_of_points(rng):
+def test_second_derivatives_of_points(rng, reference_backend):
     x = m.tensor(rng.random((2, 2, 4, 5)), requires_grad=True)
     grid = m.tensor(rng.random((2, 3, 2, 2)) * 3 - 1.5, requires_grad=True)
     for padding in PADDING:

@@ -97,8 +97,10 @@ def test_short_rows(device, name, dtype, rng):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("backend", ["numba", "cupy"])
 def test_a_warp_per_row(device, backend, dtype, name, rng):
-    """In packs, and one by one where rows have no whole packs or begin beside one."""
-    for n in (1, 31, 33, 64, 250, 512, 1023, 1024):
+    """In packs, and one by one where rows have no whole packs or begin beside one. In Python there
+    are no packs, and five kernels for the lengths: all of them in float32."""
+    every = backend == "cupy" or dtype == np.float32
+    for n in (1, 31, 33, 64, 250, 512, 1023, 1024) if every else (33, 64, 1023, 1024):
         memory = normal(rng, 9 * n + 1, dtype)
         for x in (memory[:-1].reshape(9, n), put(memory, device)[1:].reshape(9, n)):
             y = getattr(kernels, name)(put(x, device), backend=backend, version="warp")

@@ -137,7 +137,7 @@ def test_a_mask_from_a_function_of_scores():
     np.testing.assert_array_equal(mask.numpy(), np.tril(np.ones((1, 2, 3, 3), bool), -1))
 
 
-def test_refusals(rng):
+def test_refusals(rng, reference_backend):
     q, k, v = (minigrad.from_numpy(x) for x in _arrays(rng))
     mask = flex.create_block_mask(flex.noop_mask, None, None, L, S)
     with pytest.raises(NotImplementedError, match="4 dimensions"):

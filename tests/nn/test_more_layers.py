@@ -91,7 +91,7 @@ def test_like_torch(case, torch, rng):
                 np.testing.assert_allclose(*values, rtol=1e-4, atol=2e-5)
 
 
-def test_max_unpool_undoes_the_pool(rng):
+def test_max_unpool_undoes_the_pool(rng, reference_backend):
     for dims, shape in ((1, (2, 3, 8)), (2, (2, 3, 4, 6)), (3, (1, 2, 4, 2, 4))):
         x = minigrad.from_numpy(rng.standard_normal(shape))
         pool = getattr(nn, f"MaxPool{dims}d")(2, return_indices=True)
@@ -113,7 +113,7 @@ def test_the_gradients_of_group_norm_are_one_pass(rng):
     assert backward == {("group_norm_backward", "groups")}
 
 
-def test_the_identity_grid_samples_the_image(rng):
+def test_the_identity_grid_samples_the_image(rng, reference_backend):
     image = minigrad.from_numpy(rng.standard_normal((2, 3, 5, 4)))
     identity = minigrad.tensor([[[1.0, 0, 0], [0, 1, 0]]] * 2, dtype=minigrad.float64)
     for aligned in (False, True):
@@ -123,7 +123,7 @@ def test_the_identity_grid_samples_the_image(rng):
             np.testing.assert_allclose(found, image, atol=1e-12)
 
 
-def test_ctc_by_enumeration(rng):
+def test_ctc_by_enumeration(rng, reference_backend):
     """The probability of a word is the sum over all ways to spell it."""
     import itertools
 
@@ -159,7 +159,7 @@ def test_ctc_has_the_dtype_of_its_input(word, zero_infinity, torch):
                 m.set_default_dtype(m.float32)
 
 
-def test_alpha_dropout_keeps_mean_and_variance():
+def test_alpha_dropout_keeps_mean_and_variance(reference_backend):
     minigrad.manual_seed(0)
     x = minigrad.randn(40_000)
     y = nn.AlphaDropout(0.3)(x)
@@ -168,7 +168,7 @@ def test_alpha_dropout_keeps_mean_and_variance():
     assert (channels == channels[:, :, :1]).all()
 
 
-def test_lazy_layers_for_volumes():
+def test_lazy_layers_for_volumes(reference_backend):
     model = nn.Sequential(nn.LazyConv3d(4, 2), nn.LazyBatchNorm3d(), nn.LazyConvTranspose3d(2, 2))
     assert model(minigrad.rand(1, 3, 4, 4, 4)).shape == (1, 2, 4, 4, 4)
     assert type(model[0]) is nn.Conv3d and model[0].in_channels == 3
@@ -343,7 +343,7 @@ def test_one_row_as_a_weight():
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
-def test_what_is_padded_by_itself(mode):
+def test_what_is_padded_by_itself(mode, reference_backend):
     pad = nn.functional.pad
     assert pad(minigrad.rand(2, 3), (1, 1), mode).shape == (2, 5)
     assert pad(minigrad.rand(2, 2, 2, 3), (1, 1, 0, 1, 1, 1), mode).shape == (2, 4, 3, 5)
@@ -352,7 +352,7 @@ def test_what_is_padded_by_itself(mode):
             pad(minigrad.rand(shape), (1,) * lengths, mode)
 
 
-def test_the_grid_of_nearest_elements_has_a_gradient_of_zeros():
+def test_the_grid_of_nearest_elements_has_a_gradient_of_zeros(reference_backend):
     grid = minigrad.zeros(1, 2, 2, 2, requires_grad=True)
     x = minigrad.ones(1, 1, 3, 3, requires_grad=True)
     y = nn.functional.grid_sample(x, grid, "nearest", align_corners=False)
@@ -446,7 +446,7 @@ def test_errors_of_fractional_pools_as_torch(program, same_error):
     same_error(program)
 
 
-def test_fractional_windows_differ(rng):
+def test_fractional_windows_differ(rng, reference_backend):
     layer = nn.FractionalMaxPool2d(2, output_ratio=0.6)
     x = minigrad.arange(400.0).reshape(1, 1, 20, 20)
     assert layer(x).shape == (1, 1, 12, 12)
@@ -514,7 +514,7 @@ def test_maxima_of_whole_planes_are_reductions(shape, rng, torch):
 
 @pytest.mark.parametrize("planes", [(1, 2), (64, 40)], ids=["few", "many"])
 @pytest.mark.parametrize("size", [(9, 10), (3, 2), (7, 5), (14, 15)])
-def test_nearest_elements_in_all_dimensions(size, planes, rng):
+def test_nearest_elements_in_all_dimensions(size, planes, rng, reference_backend):
     """By one index where they are few, else one dimension after the other."""
     x = minigrad.tensor(rng.standard_normal((*planes, 7, 5)), requires_grad=True)
     y = nn.functional.interpolate(x, size)
@@ -525,7 +525,7 @@ def test_nearest_elements_in_all_dimensions(size, planes, rng):
     np.testing.assert_array_equal(x.grad[0, 0], counts)
 
 
-def test_factors_of_rows_in_bags_have_a_gradient(rng):
+def test_factors_of_rows_in_bags_have_a_gradient(rng, reference_backend):
     words, starts = rng.integers(0, 4, 7), minigrad.tensor([0, 2, 2])
     weight, factors = (
         minigrad.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((4, 3), 7)
@@ -542,7 +542,7 @@ def test_factors_of_rows_in_bags_have_a_gradient(rng):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("mode, dims", [("bicubic", 2), ("bilinear", 3)])
-def test_points_of_images_by_a_sparse_product(mode, dims, channels, rng):
+def test_points_of_images_by_a_sparse_product(mode, dims, channels, rng, reference_backend):
     """Beside each point alone, in float16, which takes the other way."""
     x = minigrad.tensor(rng.standard_normal((2, channels, *[4] * dims)), requires_grad=True)
     grid = minigrad.tensor(rng.uniform(-1.4, 1.4, (2, *[3] * dims, dims)), requires_grad=True)

@@ -142,7 +142,8 @@ def test_gradients_by_finite_differences(mode, rng):
         return recurrent(x, weight, bias, h, c, mode, np.array([2, 1]))
 
     assert gradcheck(function, inputs)
-    assert gradgradcheck(function, inputs)
+    with backends.use("numpy"):  # of operations that have tests of their own
+        assert gradgradcheck(function, inputs)
 
 
 def test_dropout_between_layers():
