@@ -76,8 +76,9 @@ class Polls:
     ) -> Iterator[None]:
         """A loop over a range with its body written meanwhile; `row`: it is one of so many lanes.
 
-        The outermost of several is polled in each iteration, and so is one with a `break` or with
-        bounds from memory, which cannot be vectorised or is short. Another runs in pieces.
+        The outermost of several is polled in each iteration, and so is one of a row, whose inner
+        loop is the one over its threads, and one with a `break` or with bounds from memory, which
+        cannot be vectorised or is short. Another runs in pieces.
         """
         if self.within or not self.counts(loop):
             with self.writer.loop(target, text(loop.iter), hint):
@@ -89,13 +90,13 @@ class Polls:
         nest = _has_counted(loop)
         from_memory = any(has_loads(self.program, bound) for bound in bounds)
         successive = len(bounds) < 3 and self.kinds.get(target) == types.int64
-        if nest or from_memory or breaks(loop.body):
+        if nest or row or from_memory or breaks(loop.body):
             with self.writer.loop(target, text(loop.iter), hint):
                 self.poll(_NEST if nest else max(row, 1))
                 yield
-        elif row or not successive:
+        elif not successive:
             with self.writer.loop(target, text(loop.iter), hint):
-                self.writer.line(f"_rest -= {max(row, 1)}")
+                self.writer.line("_rest -= 1")
                 yield
             self._ask()
         else:
