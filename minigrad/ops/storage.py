@@ -19,7 +19,6 @@ from minigrad.ops.inplace import check_writable, layout
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
 
-
 MAPPED: list[UntypedStorage] = []
 """The memory of arguments that `vmap` gives to its function element by element."""
 
