@@ -84,6 +84,8 @@ def _of_each(
             found = found.reshape(A.shape)
     failed = found.detach().diagonal(0, -2, -1).isnan().any(-1)
     info = failed.int()
+    if A.is_meta:
+        return found, info
     for i in failed.reshape(-1).nonzero().reshape(-1).tolist():
         one = A.detach().reshape(-1, *A.shape[-2:])[i].cpu().numpy()
         info.reshape(-1)[i] = place(one) or 1

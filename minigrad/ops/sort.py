@@ -362,7 +362,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return _Median(*input.kthvalue(1, 0, keepdim))
     count = input._array.shape[place]
     middle = _Median(*input.kthvalue((count + 1) // 2, place, keepdim))
-    if not input.is_floating_point():
+    if not input.is_floating_point() or input.is_meta:
         return middle
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
@@ -386,6 +386,8 @@ def _median_of_all(x: Tensor) -> Tensor:
         return wrap(np.asarray(found[middle if found[-1] == found[-1] else -1]))
     if not values.numel() and not x.is_floating_point():
         return x.sum(dtype=x.dtype)  # 0, where torch has it from memory
+    if x.is_meta:
+        return x.kthvalue(1, 0).values
     if not values.numel() or bool(POINTWISE["isnan"](values).any()):
         return x.sum() * float("nan")
     middle = values.kthvalue((values.numel() + 1) // 2).values
@@ -399,6 +401,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     dtypes.refuse_complex("nanmedian does not support complex inputs", input._array.dtype)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
+    if dim is None and input.is_meta:
+        return _median_of_all(input.reshape(-1))
     if dim is None:
         absent = POINTWISE["isnan"](input.detach())
         kept = input.masked_select(~absent)
@@ -610,6 +614,8 @@ def searchsorted(
     common = dtypes.promote(order.dtype, wanted.dtype)
     if common.kind in "bc" and wanted.size:
         raise dtypes.refused("searchsorted_out_cpu", common)
+    if type(wanted) is MetaArray:
+        return wrap(MetaArray(wanted.shape, np.int32 if out_int32 else np.int64))
     where = "right" if right or side == "right" else "left"
     if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
         common = np.promote_types(order.dtype, wanted.dtype)
@@ -675,6 +681,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     array = input.detach()._array
+    if type(array) is MetaArray:
+        return wrap(MetaArray((bins,), array.dtype))
     limits = (min, max)
     if min == max and array.size:
         limits = (float(array.min()), float(array.max()))

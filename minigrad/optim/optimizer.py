@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad._meta import MetaArray
 from minigrad._names import kind
 from minigrad.autograd import rehearsal
 from minigrad.autograd.mode import mode, sparse_gradients
@@ -248,7 +249,7 @@ class Optimizer:
         with minigrad.no_grad(), self._dense_gradients() if sparse_gradients else NOTHING:
             for group, run in self._runs():
                 with run:
-                    if run.param.size:
+                    if run.param.size and type(run.param) is not MetaArray:
                         self._update(group, run)
         return loss
 
