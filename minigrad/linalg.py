@@ -364,6 +364,8 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise NotImplementedError("linalg.ldl_solve: there is no gradient of it; use detach()")
     finish, (n, k) = _lapack("sytrs", LD), B.shape[-2:]
     lead = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
+    if not B.numel():
+        return B.expand(*lead, n, k).clone()
     factors, right = LD.expand(*lead, n, n)._array, B.expand(*lead, n, k)._array
     places = pivots.expand(*lead, n)._array.reshape(-1, n)
     each = zip(factors.reshape(-1, n, n), places, right.reshape(-1, n, k), strict=True)
@@ -445,7 +447,9 @@ def matrix_norm(
     needed: dict[Any, tuple[int, ...]] = {2: (row, column), -2: (row, column)}
     needed |= {1: (column,), -1: (column,), math.inf: (row,), -math.inf: (row,)}
     if any(not A.shape[d] for d in needed.get(ord, ())):
-        raise RuntimeError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
+        if ord < 0:
+            raise IndexError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
+        return A.abs().sum((row, column), keepdim)
     if ord == "fro":
         return A.norm(2, (row, column), keepdim)
     if ord in (math.inf, -math.inf, 1, -1):

@@ -31,7 +31,7 @@ from minigrad.ops.pointwise import (
     operand,
 )
 from minigrad.overrides import operator_of_other
-from minigrad.tensor import Tensor, export
+from minigrad.tensor import Tensor, export, functions
 
 # lines of the table that are functions and methods under their own name
 UNARY = (
@@ -402,6 +402,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value._array.ndim} dimension(s)."
             )
+        if type(value._array) is np.ndarray and value._array.dtype != input._array.dtype:
+            dtypes.fitting(value.item(), input._array.dtype)
         return POINTWISE["where"](mask, value.to(input.dtype), input)
     dtype = input._array.dtype
     value = dtypes.fitting(value, dtype)
@@ -452,14 +454,20 @@ def addcdiv(
 
 
 @export()
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
+def nan_to_num(
+    input: Tensor, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
+    """NaN and infinities replaced by numbers (infinities by the limits of the dtype), in both parts
+    of complex numbers."""
+    if input.is_complex():
+        parts = functions.real(input), functions.imag(input)
+        return functions.complex(*[nan_to_num(part, nan, posinf, neginf) for part in parts])
     if not input.is_floating_point():
         return input.clone()
     dtype = input._array.dtype
     high = dtypes.largest(dtype) if posinf is None else posinf
     low = -dtypes.largest(dtype) if neginf is None else neginf
-    values = tuple([dtypes.fitting(v, dtype) for v in (nan, high, low)])
+    values = tuple([dtypes.fitting(v, dtype) for v in (nan or 0.0, high, low)])
     return POINTWISE["nan_to_num"](input, params=values)
 
 

@@ -141,6 +141,11 @@ def batched(name: str, x: Tensor, dims: int) -> Tensor:
         raise RuntimeError(
             f"{name}: Expected {dims + 1}D or {dims + 2}D input, but got {list(x.shape)}"
         )
+    if 0 in x._array.shape[-dims - 1 :]:
+        raise RuntimeError(
+            f"{name}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got: {list(x.shape)}"
+        )
     return x if x._array.ndim == dims + 2 else x.unsqueeze(0)
 
 
@@ -213,11 +218,6 @@ def max_pool1d(
     """Maximum over windows of (N, C, L) or (C, L)."""
     if not return_indices:
         check_floating("max_pool1d_impl", input)
-    if 0 in input._array.shape[-2:]:
-        raise RuntimeError(
-            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
-            f"input, but got: {list(input.shape)}"
-        )
     kernel = _first(kernel_size)
     step = kernel if stride is None else _first(stride)
     found = max_pool2d(

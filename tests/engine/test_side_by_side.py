@@ -518,10 +518,54 @@ PROGRAMS = {
         m.baddbmm(m.ones(2).half(), m.ones(1, 2, 3), m.ones(1, 3, 2))
     """,
     "ties": """
+        grad(lambda x: (x / (x > 0)).round().median())
+        grad(lambda x: m.where(x > 0, x, nan).median())
         grad(lambda x: m.nn.functional.embedding_bag(i(0, 1, 2)[None], x - x.detach(), mode="max"))
         grad(lambda x: m.nn.functional.embedding_bag(i(2, 0, 2), x * 0 + x, i(0, 2), mode="max"))
         grad(lambda x: m.nn.functional.lp_pool2d((x - x.detach())[None], 3.0, 2))
         grad(lambda x: m.nn.functional.lp_pool1d(x - x.detach(), 1.5, 2))
+    """,
+    "empty_parts": """
+        [m.linalg.norm(m.empty(0, 0), p) for p in (1, 2, inf, "fro", "nuc")]
+        [m.linalg.matrix_norm(m.empty(2, 3, 0), p, keepdim=True) for p in (1, 2)]
+        m.linalg.norm(m.empty(3, 0), -1)
+        m.linalg.norm(m.empty(3, 0), -2)
+        m.linalg.ldl_solve(m.empty(0, 0), m.empty(0).int(), m.empty(2, 0, 3))
+        m.linalg.ldl_solve(m.eye(3).expand(2, 3, 3), i(1, 2, 3).expand(2, 3), m.empty(3, 0))
+        m.nn.functional.max_pool1d(m.empty(1, 0, 2), 1)
+        m.nn.functional.max_pool2d(m.empty(0, 1, 2), 1)
+        m.nn.functional.max_pool2d(m.empty(0, 1, 1, 2), 1)
+        m.nn.functional.max_pool3d(m.empty(1, 0, 1, 2, 2), 1)
+        m.nn.functional.avg_pool1d(m.empty(0, 2), 1)
+        m.nn.functional.avg_pool2d(m.empty(1, 0, 1, 2), 1)
+        m.nn.functional.avg_pool3d(m.empty(0, 1, 2, 2), 1)
+        m.nn.functional.fractional_max_pool3d(m.empty(0, 1, 4, 5, 4), (2, 2, 1), (2, 3, 2))
+        m.zeros(3, 0).unique(dim=0)
+        m.zeros(0, 3).unique(dim=0)
+        m.tensor(5).unique(dim=0)
+        m.zeros(2, 3).unique(dim=-3)
+        m.zeros(2, 3).unique(dim=-1)
+    """,
+    "filled_by_tensors": """
+        m.ones(2, dtype=m.int8).masked_fill(m.tensor(True), m.tensor(300))
+        m.ones(2, dtype=m.int8).masked_fill_(m.tensor(True), m.tensor(300))
+        m.ones(2, dtype=m.uint8).masked_fill(m.tensor(True), m.tensor(-1))
+        m.ones(2, dtype=m.int8).index_fill(0, m.tensor([0]), m.tensor(300))
+        m.ones(2).half().masked_fill(m.tensor(True), m.tensor(1e6))
+        m.ones(2).half().masked_fill(m.tensor(True), m.tensor(-inf))
+        m.ones(2).masked_fill(m.tensor(True), m.tensor(1e300, dtype=m.float64))
+        m.ones(2).long().masked_fill(m.tensor(True), m.tensor(nan))
+        m.ones(2).masked_fill(m.tensor(True), m.tensor(1j))
+        m.ones(2).masked_fill(m.tensor(True), m.tensor(2 + 0j))
+        grad(lambda x: x.masked_fill(x > 0, m.tensor(3, dtype=m.int8)))
+    """,
+    "complex_parts": """
+        m.tensor([complex(nan, inf), complex(-inf, 1)]).nan_to_num(2.0, 3.0)
+        m.tensor([nan, inf, -inf]).nan_to_num(nan=None, posinf=None, neginf=5)
+        m.cov(m.complex(x, x * x), aweights=m.tensor([1.0, 2.0, 3.0, 0.5])).abs().mul(99).round()
+        m.cov(m.complex(x, x * x), fweights=m.tensor([1, 2, 0, 1])).abs().mul(99).round()
+        m.tensor([1j, 2j]).take(m.tensor(1)) * 2
+        m.tensor([1j, 2]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), "amax")
     """,
     "hooks": """
         hooked(lambda g: 3)
