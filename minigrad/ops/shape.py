@@ -117,7 +117,10 @@ def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tens
     """`reshape` that never copies; with a dtype, the same bytes read as another type."""
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
         kind = shape[0] if dtype is None else dtype
-        out = wrap(self._array.view(kind.numpy))
+        try:
+            out = wrap(self._array.view(kind.numpy))
+        except ValueError as error:
+            raise RuntimeError(f"view of {self.dtype} as {kind}: {error}") from None
         out._counter = self._counter
         return out
     wanted = sizes(shape, size)

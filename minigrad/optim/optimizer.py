@@ -416,6 +416,8 @@ def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise ValueError(f"Tensor {name} must be 1-element")
         if not 0.0 <= number(value):
             raise ValueError(f"Invalid {texts.get(name, name + ' value')}: {value}")
 

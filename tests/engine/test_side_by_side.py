@@ -546,6 +546,21 @@ PROGRAMS = {
         m.zeros(2, 3).unique(dim=-3)
         m.zeros(2, 3).unique(dim=-1)
     """,
+    "sizes_that_do_not_fit": """
+        m.nn.functional.instance_norm(x[None], weight=m.ones(2))
+        m.nn.functional.instance_norm(x[None], bias=m.ones(2))
+        m.nn.functional.interpolate(m.zeros(1, 0, 3), size=3)
+        m.nn.functional.interpolate(m.zeros(0, 1, 3), size=3)
+        m.nn.functional.interpolate(x[None], size=3.5)
+        m.nn.functional.interpolate(r[None], size=m.tensor(5))
+        m.nn.functional.interpolate(r[None, None], size=[np.int64(5), m.tensor(6)])
+        r[:, :3].view(m.float64)
+        r[:, ::2].view(m.int16)
+        r[0, 0].view(m.float64)
+        r[:, :2].view(m.int16).shape
+        m.optim.SGD([m.ones(2)], lr=m.tensor([0.1, 0.2]))
+        m.optim.Adam([m.ones(2)], lr=m.tensor([0.1, 0.2]))
+    """,
     "filled_by_tensors": """
         m.ones(2, dtype=m.int8).masked_fill(m.tensor(True), m.tensor(300))
         m.ones(2, dtype=m.int8).masked_fill_(m.tensor(True), m.tensor(300))
