@@ -436,6 +436,8 @@ def matrix_norm(
         raise RuntimeError(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
         )
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     row, column = (normalize_dim(d, A.ndim) for d in dim)
     if row == column:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({row}, {column})")

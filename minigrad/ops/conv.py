@@ -325,6 +325,8 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
     """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
     check_dtypes(x, w, bias, rare=True)
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")
@@ -340,6 +342,11 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
             strict=True,
         )
     ]  # fmt: skip
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: {list(x._array.shape[2:])}. Calculated output size per "
+            f"channel: {size}. Output size is too small"
+        )
     shape = (x._array.shape[0], w._array.shape[1] * groups, *size)
     return ConvData.apply(x, w, bias, shape=shape, **setting)
 

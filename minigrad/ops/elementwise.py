@@ -256,6 +256,8 @@ def _check_integer_division(a: Any, b: Any) -> None:
     what is divided by 0 there becomes 0."""
     if isinstance(b, Tensor) and on_gpu(b._array):
         return
+    if a is None:
+        raise TypeError("the dividend must be Tensor or Number, not NoneType")
     values = [every_element(x._array) if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
     if all(dtypes.category(v.dtype) < dtypes.FLOATING for v in values) and not values[1].all():
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")

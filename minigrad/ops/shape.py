@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels.launchers.layout import merge
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad.ops.views import (
     Clone,
     Diagonal,
@@ -138,11 +139,13 @@ def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tens
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`view` with the shape of another tensor."""
+    check_tensors("view_as", other=other)
     return view(self, other._array.shape)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` with the shape of another tensor."""
+    check_tensors("reshape_as", other=other)
     return reshape(self, other._array.shape)
 
 
@@ -274,6 +277,7 @@ def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of another tensor."""
+    check_tensors("expand_as", other=other)
     return expand(self, *other._array.shape)
 
 

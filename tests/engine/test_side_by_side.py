@@ -525,63 +525,6 @@ PROGRAMS = {
         grad(lambda x: m.nn.functional.lp_pool2d((x - x.detach())[None], 3.0, 2))
         grad(lambda x: m.nn.functional.lp_pool1d(x - x.detach(), 1.5, 2))
     """,
-    "empty_parts": """
-        [m.linalg.norm(m.empty(0, 0), p) for p in (1, 2, inf, "fro", "nuc")]
-        [m.linalg.matrix_norm(m.empty(2, 3, 0), p, keepdim=True) for p in (1, 2)]
-        m.linalg.norm(m.empty(3, 0), -1)
-        m.linalg.norm(m.empty(3, 0), -2)
-        m.linalg.ldl_solve(m.empty(0, 0), m.empty(0).int(), m.empty(2, 0, 3))
-        m.linalg.ldl_solve(m.eye(3).expand(2, 3, 3), i(1, 2, 3).expand(2, 3), m.empty(3, 0))
-        m.nn.functional.max_pool1d(m.empty(1, 0, 2), 1)
-        m.nn.functional.max_pool2d(m.empty(0, 1, 2), 1)
-        m.nn.functional.max_pool2d(m.empty(0, 1, 1, 2), 1)
-        m.nn.functional.max_pool3d(m.empty(1, 0, 1, 2, 2), 1)
-        m.nn.functional.avg_pool1d(m.empty(0, 2), 1)
-        m.nn.functional.avg_pool2d(m.empty(1, 0, 1, 2), 1)
-        m.nn.functional.avg_pool3d(m.empty(0, 1, 2, 2), 1)
-        m.nn.functional.fractional_max_pool3d(m.empty(0, 1, 4, 5, 4), (2, 2, 1), (2, 3, 2))
-        m.zeros(3, 0).unique(dim=0)
-        m.zeros(0, 3).unique(dim=0)
-        m.tensor(5).unique(dim=0)
-        m.zeros(2, 3).unique(dim=-3)
-        m.zeros(2, 3).unique(dim=-1)
-    """,
-    "sizes_that_do_not_fit": """
-        m.nn.functional.instance_norm(x[None], weight=m.ones(2))
-        m.nn.functional.instance_norm(x[None], bias=m.ones(2))
-        m.nn.functional.interpolate(m.zeros(1, 0, 3), size=3)
-        m.nn.functional.interpolate(m.zeros(0, 1, 3), size=3)
-        m.nn.functional.interpolate(x[None], size=3.5)
-        m.nn.functional.interpolate(r[None], size=m.tensor(5))
-        m.nn.functional.interpolate(r[None, None], size=[np.int64(5), m.tensor(6)])
-        r[:, :3].view(m.float64)
-        r[:, ::2].view(m.int16)
-        r[0, 0].view(m.float64)
-        r[:, :2].view(m.int16).shape
-        m.optim.SGD([m.ones(2)], lr=m.tensor([0.1, 0.2]))
-        m.optim.Adam([m.ones(2)], lr=m.tensor([0.1, 0.2]))
-    """,
-    "filled_by_tensors": """
-        m.ones(2, dtype=m.int8).masked_fill(m.tensor(True), m.tensor(300))
-        m.ones(2, dtype=m.int8).masked_fill_(m.tensor(True), m.tensor(300))
-        m.ones(2, dtype=m.uint8).masked_fill(m.tensor(True), m.tensor(-1))
-        m.ones(2, dtype=m.int8).index_fill(0, m.tensor([0]), m.tensor(300))
-        m.ones(2).half().masked_fill(m.tensor(True), m.tensor(1e6))
-        m.ones(2).half().masked_fill(m.tensor(True), m.tensor(-inf))
-        m.ones(2).masked_fill(m.tensor(True), m.tensor(1e300, dtype=m.float64))
-        m.ones(2).long().masked_fill(m.tensor(True), m.tensor(nan))
-        m.ones(2).masked_fill(m.tensor(True), m.tensor(1j))
-        m.ones(2).masked_fill(m.tensor(True), m.tensor(2 + 0j))
-        grad(lambda x: x.masked_fill(x > 0, m.tensor(3, dtype=m.int8)))
-    """,
-    "complex_parts": """
-        m.tensor([complex(nan, inf), complex(-inf, 1)]).nan_to_num(2.0, 3.0)
-        m.tensor([nan, inf, -inf]).nan_to_num(nan=None, posinf=None, neginf=5)
-        m.cov(m.complex(x, x * x), aweights=m.tensor([1.0, 2.0, 3.0, 0.5])).abs().mul(99).round()
-        m.cov(m.complex(x, x * x), fweights=m.tensor([1, 2, 0, 1])).abs().mul(99).round()
-        m.tensor([1j, 2j]).take(m.tensor(1)) * 2
-        m.tensor([1j, 2]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), "amax")
-    """,
     "hooks": """
         hooked(lambda g: 3)
         hooked(lambda g: g.double())
