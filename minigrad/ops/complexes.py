@@ -19,7 +19,7 @@ from minigrad._meta_results import results as meta_results
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op, edges_of, named
 from minigrad.backends import array_module, is_batched
-from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode
+from minigrad.ops.pointwise import COMPLEX, POINTWISE, Pointwise, PointwiseNode, check_broadcast
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import Tensor, export, wrap
 
@@ -212,7 +212,7 @@ class FromParts(Op):
     @staticmethod
     def forward(real: Any, imag: Any) -> Any:
         xp = array_module(imag if is_batched(imag) else real)
-        shape = np.broadcast_shapes(real.shape, imag.shape)
+        shape = check_broadcast([real, imag])
         out = xp.empty(shape, complex_dtype(real.dtype))
         out.real, out.imag = real, imag
         return out

@@ -364,7 +364,7 @@ def conv_transpose2d(
     dilation: Any = 1,
 ) -> Tensor:
     """Transposed convolution of (N, C, H, W) or (C, H, W) with weight (C, O / groups, KH, KW)."""
-    x = input if input._array.ndim == 4 else input.unsqueeze(0)
+    x = with_batch(2, input, weight)
     setting = {
         "stride": pair(stride),
         "padding": pair(padding),
@@ -388,7 +388,7 @@ def conv_transpose1d(
     dilation: Any = 1,
 ) -> Tensor:
     """Transposed convolution of (N, C, L) or (C, L) with weight (C, O / groups, K)."""
-    x = (input if input._array.ndim == 3 else input.unsqueeze(0)).unsqueeze(2)
+    x = with_batch(1, input, weight).unsqueeze(2)
     setting = {
         "stride": _row(stride, "stride", 1),
         "padding": _row(padding, "padding", 0),

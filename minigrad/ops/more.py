@@ -230,6 +230,7 @@ def _of_integers(name: str) -> None:
             raise dtypes.refused(name, target)
         xp = array_module(input._array)
         a, b = (t._array.astype(target) for t in (input, other))
+        broadcast_shape(a.shape, b.shape)  # which raises torch's error
         return wrap(xp.asarray(getattr(xp, name)(a, b)).astype(target))
 
     function.__name__ = function.__qualname__ = name

@@ -31,6 +31,12 @@ PROGRAMS = {
         m.zeros(2, 3).unique(dim=-1)
     """,
     "sizes_that_do_not_fit": """
+        m.complex(m.ones(5), m.ones(3))
+        m.complex(m.ones(2, 1), m.ones(3))
+        m.gcd(m.ones(5).long(), m.ones(3).long())
+        m.nn.functional.conv_transpose1d(m.ones(12), m.ones(1, 1, 1))
+        m.nn.functional.conv_transpose2d(m.ones(3, 3), m.ones(1, 1, 1, 1))
+        m.nn.functional.conv_transpose2d(m.ones(1, 3, 3), m.ones(1, 1, 1))
         m.igamma(m.ones(5), m.ones(3))
         m.special.zeta(m.ones(5), m.ones(3))
         m.nn.functional.conv_transpose1d(m.ones(1, 1, 2), m.ones(1, 1, 1), stride=0)
@@ -69,6 +75,17 @@ PROGRAMS = {
         m.tensor(2.0).all(())
         m.igamma(m.tensor([2]), m.tensor([0.0])), m.igammac(m.tensor([2.0]), m.tensor([0]))
         m.igamma(m.tensor([2]), m.tensor([1]))
+    """,
+    "solutions_of_another_dtype": """
+        m.linalg.solve_triangular(m.eye(2) * 2, m.tensor([[1], [2]]), upper=False)
+        m.linalg.solve_triangular(m.eye(2) * 2, m.tensor([[True, False]]), upper=True, left=False)
+        m.linalg.solve_triangular(m.eye(2) * 2, m.ones(2, 1).double(), upper=False)
+        m.linalg.solve_triangular(m.eye(2).double() * 2, m.ones(2, 1), upper=False)
+        m.linalg.solve_triangular(m.eye(2).to(m.complex64) * 2j, m.ones(2, 1), upper=False)
+        grad(lambda x: m.linalg.solve_triangular(m.eye(3).double() * 2, x, upper=False))
+        m.triangular_solve(m.tensor([[1], [2]]), m.eye(2))
+        m.triangular_solve(m.ones(2, 1).double(), m.eye(2))
+        m.linalg.householder_product(m.ones(2, 2), m.tensor([1, 2]))
     """,
     "filled_by_tensors": """
         m.ones(2, dtype=m.int8).masked_fill(m.tensor(True), m.tensor(300))
