@@ -165,11 +165,11 @@ def cov(
     x = functions.atleast_2d(input)
     x = x if x.is_floating_point() or x.is_complex() else x.to(dtypes.get_default_dtype())
     n = x._array.shape[1]
-    weights, kind = None, functions.real(x).dtype
+    weights = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         _check_weights(name, given, n)
         if given is not None:
-            weights = given.to(kind) if weights is None else weights * given.to(kind)
+            weights = given if weights is None else weights * given
     if weights is None:
         centred, factor = x - x.mean(1, keepdim=True), n - correction
         product = centred @ functions.conj(centred).mT
@@ -179,7 +179,7 @@ def cov(
         product = (centred * weights) @ functions.conj(centred).mT
         factor = total - correction
         if aweights is not None:
-            factor = total - correction * (weights * aweights.to(kind)).sum() / total
+            factor = total - correction * (weights * aweights).sum() / total
     factor = max(factor, 0) if not isinstance(factor, Tensor) else factor.clamp(min=0)
     return (product / factor).squeeze()
 

@@ -105,6 +105,8 @@ PROGRAMS = {
         m.tensor([nan, inf, -inf]).nan_to_num(nan=None, posinf=None, neginf=5)
         m.cov(m.complex(x, x * x), aweights=m.tensor([1.0, 2.0, 3.0, 0.5])).abs().mul(99).round()
         m.cov(m.complex(x, x * x), fweights=m.tensor([1, 2, 0, 1])).abs().mul(99).round()
+        m.cov(r.half(), aweights=m.ones(4)) * 3
+        m.cov(r.bfloat16(), fweights=m.tensor([1, 2, 3, 2]), correction=0)
         m.tensor([1j, 2j]).take(m.tensor(1)) * 2
         m.tensor([1j, 2]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), "amax")
     """,
