@@ -71,6 +71,17 @@ class MetaArray:
     def copy(self) -> MetaArray:
         return MetaArray(self.shape, self.dtype)
 
+    conj = copy
+
+    @property
+    def real(self) -> MetaArray:
+        return MetaArray(self.shape, np.empty(0, self.dtype).real.dtype)
+
+    imag = real
+
+    def diagonal(self, *places: int) -> MetaArray:
+        return MetaArray(self._like().diagonal(*places).shape, self.dtype)
+
     def __getitem__(self, key: Any) -> MetaArray:
         return MetaArray(self._like()[key].shape, self.dtype)
 
@@ -86,7 +97,10 @@ class MetaArray:
     def item(self) -> NoReturn:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors: they have no data")
 
-    get = tolist = item
+    def tolist(self) -> NoReturn:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    get = tolist
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NoData(name)
@@ -141,5 +155,69 @@ def broadcast_to(array: MetaArray, shape: Any) -> MetaArray:
     return MetaArray(shape, array.dtype)
 
 
+def swapaxes(array: MetaArray, a: int, b: int) -> MetaArray:
+    return array.swapaxes(a, b)
+
+
+def tril(array: MetaArray, k: int = 0) -> MetaArray:
+    return array.copy()
+
+
 def may_share_memory(a: Any, b: Any) -> bool:
     return True
+
+
+def _as_strided(array: MetaArray, shape: tuple, strides: tuple) -> MetaArray:
+    return MetaArray(shape, array.dtype)
+
+
+lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
+
+# --- decompositions of matrices ---
+
+
+def _solve(a: MetaArray, b: MetaArray) -> MetaArray:
+    return MetaArray((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+
+
+def _svd(a: MetaArray, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    *batch, m, n = a.shape
+    k = min(m, n)
+    rows, columns = (m, n) if full_matrices else (k, k)
+    values = empty((*batch, k), a.dtype).real
+    if not compute_uv:
+        return values
+    return empty((*batch, m, rows), a.dtype), values, empty((*batch, columns, n), a.dtype)
+
+
+def _eigvalsh(a: MetaArray, triangle: str = "L") -> MetaArray:
+    return a.real[..., 0]
+
+
+def _eig(a: MetaArray) -> tuple:
+    complex_ = a.astype(np.result_type(a.dtype, np.complex64))
+    return complex_[..., 0], complex_
+
+
+def _qr(a: MetaArray, mode: str = "reduced") -> Any:
+    if mode == "raw":
+        raise NoData("linalg.qr")
+    *batch, m, n = a.shape
+    k = m if mode == "complete" else min(m, n)
+    r = empty((*batch, k, n), a.dtype)
+    return r if mode == "r" else (empty((*batch, m, k), a.dtype), r)
+
+
+linalg = SimpleNamespace(
+    inv=MetaArray.copy,
+    cholesky=MetaArray.copy,
+    solve=_solve,
+    det=lambda a: a[..., 0, 0],
+    slogdet=lambda a: (a[..., 0, 0], a.real[..., 0, 0]),
+    svd=_svd,
+    eigvalsh=_eigvalsh,
+    eigh=lambda a, triangle: (_eigvalsh(a), a.copy()),
+    eig=_eig,
+    qr=_qr,
+    pinv=lambda a, rtol: a.swapaxes(-1, -2),
+)

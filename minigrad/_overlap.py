@@ -60,6 +60,8 @@ def check_apart(target: Tensor, operands: Iterable[Any]) -> None:
 
 
 def _meet(a: Tensor, b: Tensor) -> bool:
+    if a.is_meta:
+        return False
     first, second = a.data_ptr(), b.data_ptr()
     if first >= second + b.nbytes or second >= first + a.nbytes:
         return False

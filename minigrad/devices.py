@@ -103,7 +103,7 @@ def address(array: Any) -> int:
         array = every_element(array)
     if isinstance(array, np.ndarray):
         return array.__array_interface__["data"][0]
-    return array.data.ptr
+    return 0 if isinstance(array, MetaArray) else array.data.ptr
 
 
 def read(array: Any, method: str) -> Any:

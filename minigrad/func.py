@@ -184,7 +184,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
-    """(func(*primals), the Jacobian times the tangents); by differentiating twice."""
+    """(func(*primals), the Jacobian times the tangents); by differentiating twice. So what func
+    computes in a block of `no_grad` counts as constant, unlike in torch."""
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple):
             raise RuntimeError(

@@ -84,6 +84,8 @@ def _of_each(
             found = found.reshape(A.shape)
     failed = found.detach().diagonal(0, -2, -1).isnan().any(-1)
     info = failed.int()
+    if A.is_meta:
+        return found, info
     for i in failed.reshape(-1).nonzero().reshape(-1).tolist():
         one = A.detach().reshape(-1, *A.shape[-2:])[i].cpu().numpy()
         info.reshape(-1)[i] = place(one) or 1
@@ -362,6 +364,8 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise NotImplementedError("linalg.ldl_solve: there is no gradient of it; use detach()")
     finish, (n, k) = _lapack("sytrs", LD), B.shape[-2:]
     lead = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
+    if not B.numel():
+        return B.expand(*lead, n, k).clone()
     factors, right = LD.expand(*lead, n, n)._array, B.expand(*lead, n, k)._array
     places = pivots.expand(*lead, n)._array.reshape(-1, n)
     each = zip(factors.reshape(-1, n, n), places, right.reshape(-1, n, k), strict=True)
@@ -432,6 +436,8 @@ def matrix_norm(
         raise RuntimeError(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
         )
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
     row, column = (normalize_dim(d, A.ndim) for d in dim)
     if row == column:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({row}, {column})")
@@ -443,7 +449,9 @@ def matrix_norm(
     needed: dict[Any, tuple[int, ...]] = {2: (row, column), -2: (row, column)}
     needed |= {1: (column,), -1: (column,), math.inf: (row,), -math.inf: (row,)}
     if any(not A.shape[d] for d in needed.get(ord, ())):
-        raise RuntimeError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
+        if ord < 0:
+            raise IndexError(f"linalg.matrix_norm: an empty matrix has no norm of order {ord}")
+        return A.abs().sum((row, column), keepdim)
     if ord == "fro":
         return A.norm(2, (row, column), keepdim)
     if ord in (math.inf, -math.inf, 1, -1):

@@ -541,6 +541,8 @@ def bernoulli(
 ) -> Tensor:
     """1 with the probability given by each element (or by p), else 0."""
     probability = input._array if p is None else p
+    if input.is_meta:
+        return input.detach().clone()
     if p is None and input._array.size and not ((probability >= 0) & (probability <= 1)).all():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     target = input._array.dtype
@@ -571,6 +573,8 @@ def multinomial(
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if input.is_meta:
+        return functions.empty(*shape[:-1], num_samples, dtype=dtypes.int64, device=input.device)
     rows = input._array.astype(np.float64).reshape(-1, shape[-1])
     if rows.size:
         _check_weights(wrap(rows))

@@ -80,6 +80,8 @@ def every_element(array: Any) -> Any:
 
 def scipy_module(array: Any, name: str) -> ModuleType:
     """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
+    if isinstance(array, _meta.MetaArray):
+        raise _meta.NoData(name)
     package = "scipy" if array_module(array) is np or is_batched(array) else "cupyx.scipy"
     return importlib.import_module(f"{package}.{name}")
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from minigrad.autograd.engine import VMAP
 from minigrad.autograd.mode import batching, mode
+from minigrad.backends import is_batched
 from minigrad.batching import numpy_rules, rules  # noqa: F401 - they fill the table
 from minigrad.batching.arrays import BatchedArray, levels_of
 from minigrad.batching.levels import DRAWN, Enter, Exit, Level, Refused
+from minigrad.ops.storage import MAPPED, UntypedStorage
 from minigrad.random import get_rng_state, set_rng_state
 from minigrad.tensor import Tensor, functions, normalize_dim
 from minigrad.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -127,12 +129,18 @@ def _one_by_one(
     results, before = [], get_rng_state()
     if not size:  # what it returns for zeros has the shape that the results would have
         results = [call([x if d is None else _zeros(x, d) for x, d in zip(flat, dims)])]
-    for i in range(size):
-        if randomness == "same":
-            set_rng_state(before)
-        results.append(call([x if d is None else x.select(d, i) for x, d in zip(flat, dims)]))
-        if randomness == "error" and not functions.equal(get_rng_state(), before):
-            raise RuntimeError(DRAWN)
+    arrays = [vars(x).get("_array") for x, d in zip(flat, dims) if d is not None]
+    outer = len(MAPPED)
+    MAPPED.extend([UntypedStorage(a) for a in arrays if a is not None and not is_batched(a)])
+    try:
+        for i in range(size):
+            if randomness == "same":
+                set_rng_state(before)
+            results.append(call([x if d is None else x.select(d, i) for x, d in zip(flat, dims)]))
+            if randomness == "error" and not functions.equal(get_rng_state(), before):
+                raise RuntimeError(DRAWN)
+    finally:
+        del MAPPED[outer:]
     return _stacked(results, out_dims, size)
 
 

@@ -68,7 +68,9 @@ def multi_head_attention_forward(
     if static_v is not None:
         v = static_v.reshape(*q.shape[:2], *static_v.shape[1:])
     mask = _mask(attn_mask, key_padding_mask, (*q.shape[:3], k.shape[2]), q.dtype)
-    more_k, more_v = ([] if b is None else [_heads(b, num_heads)] for b in (bias_k, bias_v))
+    more_k, more_v = (
+        [] if b is None else [_heads(b.reshape(1, 1, -1), num_heads)] for b in (bias_k, bias_v)
+    )
     if add_zero_attn:
         zeros = k.new_zeros((1, 1, 1, 1))
         more_k, more_v = [*more_k, zeros], [*more_v, zeros]

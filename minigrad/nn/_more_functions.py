@@ -136,8 +136,8 @@ def _fractional(
         shape = [1] * (2 * dims)
         shape[d], shape[dims + d] = m, k
         flat = flat * n + places.reshape(*x.shape[:2], *shape)
-    flat = flat.expand(*x.shape[:2], *size, *kernel).reshape(*x.shape[:2], -1)
-    windows = x.flatten(2).gather(2, flat).reshape(*x.shape[:2], *size, -1)
+    flat = flat.expand(*x.shape[:2], *size, *kernel).flatten(2)
+    windows = x.flatten(2).gather(2, flat).reshape(*x.shape[:2], *size, math.prod(kernel))
     found, best = windows.max(-1)
     places = flat.reshape(windows.shape).gather(-1, best.unsqueeze(-1)).squeeze(-1)
     if input.dim() == dims + 1:

@@ -648,6 +648,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if not input.numel():
         return _of_nothing(input, weight, bias)
+    norm.check_channels("instance_norm", input, weight=weight, bias=bias)
     norm.check_mixed(input, weight, bias)
     samples, channels = input.shape[:2]
     count = math.prod(input.shape[2:])

@@ -325,6 +325,8 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
     """Transposed convolution of x (N, C, H, W) with w (C, O / groups, KH, KW)."""
     stride, padding, dilation, groups = setting.values()
     check_dtypes(x, w, bias, rare=True)
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
     for extra, s, d in zip(output_padding, stride, dilation, strict=True):
         if extra >= max(s, d):
             raise RuntimeError("output padding must be smaller than either stride or dilation")
@@ -340,6 +342,11 @@ def _transposed(x: Tensor, w: Tensor, bias: Any, setting: dict, output_padding: 
             strict=True,
         )
     ]  # fmt: skip
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: {list(x._array.shape[2:])}. Calculated output size per "
+            f"channel: {size}. Output size is too small"
+        )
     shape = (x._array.shape[0], w._array.shape[1] * groups, *size)
     return ConvData.apply(x, w, bias, shape=shape, **setting)
 
@@ -357,7 +364,7 @@ def conv_transpose2d(
     dilation: Any = 1,
 ) -> Tensor:
     """Transposed convolution of (N, C, H, W) or (C, H, W) with weight (C, O / groups, KH, KW)."""
-    x = input if input._array.ndim == 4 else input.unsqueeze(0)
+    x = with_batch(2, input, weight)
     setting = {
         "stride": pair(stride),
         "padding": pair(padding),
@@ -381,7 +388,7 @@ def conv_transpose1d(
     dilation: Any = 1,
 ) -> Tensor:
     """Transposed convolution of (N, C, L) or (C, L) with weight (C, O / groups, K)."""
-    x = (input if input._array.ndim == 3 else input.unsqueeze(0)).unsqueeze(2)
+    x = with_batch(1, input, weight).unsqueeze(2)
     setting = {
         "stride": _row(stride, "stride", 1),
         "padding": _row(padding, "padding", 0),

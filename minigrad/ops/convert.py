@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import _pinned, dlpack, dtypes
+from minigrad._foreign import check_tensors
 from minigrad.autograd.mode import Unversioned
 from minigrad.backends import current, device_module
 from minigrad.devices import device
@@ -143,6 +144,7 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 @export(function=False)
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor with the dtype of another, on the device of that."""
+    check_tensors("type_as", other=other)
     return to(self, other)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from kernels.launchers.common import on_gpu
 from minigrad import dtypes
 from minigrad._foreign import check_tensors, no_tensor
+from minigrad._meta import NoData
 from minigrad.autograd.mode import mode
 from minigrad.backends import every_element
 from minigrad.layouts import NoDenseArray, strided
@@ -30,7 +31,7 @@ from minigrad.ops.pointwise import (
     operand,
 )
 from minigrad.overrides import operator_of_other
-from minigrad.tensor import Tensor, export
+from minigrad.tensor import Tensor, export, functions
 
 # lines of the table that are functions and methods under their own name
 UNARY = (
@@ -255,6 +256,8 @@ def _check_integer_division(a: Any, b: Any) -> None:
     what is divided by 0 there becomes 0."""
     if isinstance(b, Tensor) and on_gpu(b._array):
         return
+    if a is None:
+        raise TypeError("the dividend must be Tensor or Number, not NoneType")
     values = [every_element(x._array) if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)]
     if all(dtypes.category(v.dtype) < dtypes.FLOATING for v in values) and not values[1].all():
         raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
@@ -401,6 +404,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value._array.ndim} dimension(s)."
             )
+        if type(value._array) is np.ndarray and value._array.dtype != input._array.dtype:
+            dtypes.fitting(value.item(), input._array.dtype)
         return POINTWISE["where"](mask, value.to(input.dtype), input)
     dtype = input._array.dtype
     value = dtypes.fitting(value, dtype)
@@ -451,14 +456,20 @@ def addcdiv(
 
 
 @export()
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """NaN and infinities replaced by numbers (infinities by the limits of the dtype)."""
+def nan_to_num(
+    input: Tensor, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
+    """NaN and infinities replaced by numbers (infinities by the limits of the dtype), in both parts
+    of complex numbers."""
+    if input.is_complex():
+        parts = functions.real(input), functions.imag(input)
+        return functions.complex(*[nan_to_num(part, nan, posinf, neginf) for part in parts])
     if not input.is_floating_point():
         return input.clone()
     dtype = input._array.dtype
     high = dtypes.largest(dtype) if posinf is None else posinf
     low = -dtypes.largest(dtype) if neginf is None else neginf
-    values = tuple([dtypes.fitting(v, dtype) for v in (nan, high, low)])
+    values = tuple([dtypes.fitting(v, dtype) for v in (nan or 0.0, high, low)])
     return POINTWISE["nan_to_num"](input, params=values)
 
 
@@ -540,6 +551,8 @@ def allclose(
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
     same = input._array.shape == other._array.shape
+    if same and (input.is_meta or other.is_meta):
+        raise NoData("equal")
     return same and bool((input._array == other._array).all())
 
 

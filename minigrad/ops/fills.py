@@ -53,7 +53,7 @@ def uniform_(
         return _constant(self)
     u = _drawn("check_uniform_bounds", "uniform", *_like(self, generator))
     if self.is_meta:
-        return self
+        return _fill(self, u)
     return _fill(self, u * u.dtype.type(b - a) + u.dtype.type(_in_both_parts(self, a)))
 
 
@@ -75,7 +75,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
         return _constant(self)
     z = _drawn("normal_kernel_cpu", "normal", *_like(self, generator))
     if self.is_meta:
-        return self
+        return _fill(self, z)
     return _fill(self, z * z.dtype.type(std) + z.dtype.type(_in_both_parts(self, mean)))
 
 
@@ -90,6 +90,8 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
             f"{self.dtype.legacy_name.removesuffix('Tensor')}"
         )
     u = _draw("uniform", self._array.shape, self._array.dtype, generator, self.device)
+    if self.is_meta:
+        return _fill(self, u)
     return _fill(self, -array_module(u).log1p(-u) / self._array.dtype.type(lambd))
 
 
@@ -102,7 +104,7 @@ def _from_uniform(
     wide = np.dtype(dtype or (np.float32 if own.itemsize == 2 else own))
     u = _draw("uniform", self._array.shape, wide, generator, self.device)
     if self.is_meta:
-        return self
+        return _fill(self, u)
     xp, found = array_module(u), np.finfo(u.dtype)
     return _fill(self, formula(xp, u.clip(found.tiny, 1 - found.eps / 2)))
 
@@ -155,7 +157,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if isinstance(p, int | float) and not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     u = _draw("uniform", self._array.shape, np.dtype(np.float64), generator, self.device)
-    return _fill(self, u < probability)
+    return _fill(self, u if self.is_meta else u < probability)
 
 
 def random_(

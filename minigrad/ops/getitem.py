@@ -41,7 +41,7 @@ class Take(Op):
     @staticmethod
     def forward(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
         if x.dtype.kind == "c":
-            return x.reshape(-1, *tail)[index]
+            return array_module(x).asarray(x.reshape(-1, *tail)[index])
         how = {} if error is None else {"negative": True, "error": error}
         if not tail:
             return dispatch.active.take(x, index, **how)

@@ -525,6 +525,11 @@ def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular=False
 ) -> Any:
     """(X of A X = input, A) for a triangular A."""
+    if input.dtype != A.dtype:
+        raise RuntimeError(
+            f"triangular_solve: Expected b and A to have the same dtype, but found b of type "
+            f"{input.dtype} and A of type {A.dtype} instead."
+        )
     x = solve_triangular(
         A.mT if transpose else A, input, upper=upper != transpose, unitriangular=unitriangular
     )
@@ -563,8 +568,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """X of A X = B, reading the upper or lower triangle of A alone."""
+    """X of A X = B in A's dtype, reading the upper or lower triangle of A alone."""
     matrices("linalg.solve_triangular", A, square=True)
+    B = B if B._array.dtype == A._array.dtype else B.to(A.dtype)
     if B.ndim < 2 or B.shape[-2 if left else -1] != A.shape[-1]:
         raise RuntimeError(
             f"linalg.solve_triangular: Incompatible shapes of A and B for the equation "
@@ -620,6 +626,11 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     V^H V above the diagonal (Joffrain et al., "Accumulating Householder transformations", 2006).
     """
     matrices("linalg.householder_product", input)
+    if tau.dtype != input.dtype:
+        raise RuntimeError(
+            f"linalg.householder_product: tau dtype {tau.dtype} does not match input dtype "
+            f"{input.dtype}"
+        )
     (m, k), r = input._array.shape[-2:], tau._array.shape[-1]
     if k > m or r > k:
         raise RuntimeError(

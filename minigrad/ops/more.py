@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import dtypes
+from minigrad._meta import MetaArray
 from minigrad._names import return_type
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched
@@ -168,7 +169,7 @@ def cov(
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         _check_weights(name, given, n)
         if given is not None:
-            weights = given.to(x.dtype) if weights is None else weights * given.to(x.dtype)
+            weights = given if weights is None else weights * given
     if weights is None:
         centred, factor = x - x.mean(1, keepdim=True), n - correction
         product = centred @ functions.conj(centred).mT
@@ -178,7 +179,7 @@ def cov(
         product = (centred * weights) @ functions.conj(centred).mT
         factor = total - correction
         if aweights is not None:
-            factor = total - correction * (weights * aweights.to(x.dtype)).sum() / total
+            factor = total - correction * (weights * aweights).sum() / total
     factor = max(factor, 0) if not isinstance(factor, Tensor) else factor.clamp(min=0)
     return (product / factor).squeeze()
 
@@ -229,6 +230,7 @@ def _of_integers(name: str) -> None:
             raise dtypes.refused(name, target)
         xp = array_module(input._array)
         a, b = (t._array.astype(target) for t in (input, other))
+        broadcast_shape(a.shape, b.shape)  # which raises torch's error
         return wrap(xp.asarray(getattr(xp, name)(a, b)).astype(target))
 
     function.__name__ = function.__qualname__ = name
@@ -517,6 +519,28 @@ def index_put(
     """A copy of input with `values` at the positions of `input[indices]`."""
     copied = _copy_to_write(input, (*[i for i in indices if i is not None], values))
     return copied.index_put_(tuple(indices), values, accumulate)
+
+
+@export()
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Counts of elements in `bins` equal intervals of [min, max] (of the data if both are 0)."""
+    check_floating("histogram_cpu", input)
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
+    array = input.detach()._array
+    if type(array) is MetaArray:
+        return wrap(MetaArray((bins,), array.dtype))
+    limits = (min, max)
+    if min == max and array.size:
+        limits = (float(array.min()), float(array.max()))
+    if limits[0] == limits[1]:
+        limits = (limits[0] - 1, limits[1] + 1)
+    if not (math.isfinite(limits[0]) and math.isfinite(limits[1])):
+        raise RuntimeError(f"histc(): range of [{limits[0]}, {limits[1]}] is not finite")
+    if limits[0] > limits[1]:
+        raise RuntimeError("histc(): max must be larger than min")
+    counts, _ = np.histogram(array, bins, limits)
+    return wrap(counts.astype(array.dtype))
 
 
 HISTOGRAM = return_type("histogram", "hist", "bin_edges")

@@ -114,7 +114,8 @@ def per_channel(v: Tensor, x: Tensor) -> Tensor:
     return v.reshape((1, -1) + (1,) * (x._array.ndim - 2))
 
 
-def _check(name: str, x: Tensor, **vectors: Tensor | None) -> None:
+def check_channels(name: str, x: Tensor, **vectors: Tensor | None) -> None:
+    """Errors unless x has channels, and each vector an element for each of them."""
     if x._array.ndim < 2:
         raise ValueError(f"{name}: expected input (N, C, ...), got {x._array.ndim}D input")
     channels = x._array.shape[1]
@@ -132,7 +133,7 @@ def batch_norm(
 
     The gradient flows through the statistics; mean and invstd (biased variance) are detached.
     """
-    _check("batch_norm", x, weight=weight, bias=bias)
+    check_channels("batch_norm", x, weight=weight, bias=bias)
     if x._array.size == x._array.shape[1]:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {x.shape}"
@@ -144,7 +145,7 @@ def batch_norm_apply(
     x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     """(x - mean) * invstd * weight + bias per channel of x (N, C, ...)."""
-    _check("batch_norm", x, running_mean=mean, running_var=invstd, weight=weight, bias=bias)
+    check_channels("batch_norm", x, running_mean=mean, running_var=invstd, weight=weight, bias=bias)
     return BatchNormApply.apply(x, mean, invstd, weight, bias)
 
 

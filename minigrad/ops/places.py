@@ -45,6 +45,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         if input._requires_grad:
             i = i.copy()  # the program may change its own
         return Take.apply(input, index=i, error=error)  # the launcher checks
+    if input.is_meta:
+        return input.reshape(-1)[index]
     i = check_bounds(i, -n, n, error)
     return Take.apply(input, index=array_module(i).asarray(i))
 
@@ -207,6 +209,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     n = input._array.shape[place]
     if not n:
         raise IndexError(f"mode(): Expected reduction dim {dim} to have non-zero size.")
+    if input.is_meta:
+        return _Mode(*input.kthvalue(1, place, keepdim))
     ordered, order = sort(input.detach(), place)
     xp = array_module(input._array)
     lead = xp.moveaxis(ordered._array, place, -1)

@@ -141,6 +141,11 @@ def batched(name: str, x: Tensor, dims: int) -> Tensor:
         raise RuntimeError(
             f"{name}: Expected {dims + 1}D or {dims + 2}D input, but got {list(x.shape)}"
         )
+    if 0 in x._array.shape[-dims - 1 :]:
+        raise RuntimeError(
+            f"{name}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got: {list(x.shape)}"
+        )
     return x if x._array.ndim == dims + 2 else x.unsqueeze(0)
 
 
@@ -195,7 +200,8 @@ def max_pool2d(
 
 
 def _first(value: Any) -> Any:
-    if value is None:
+    """The number that is an option of one dimension; None for none."""
+    if value is None or (isinstance(value, tuple | list) and not value):
         return None
     return int(value if isinstance(value, int | np.integer) else value[0])
 
@@ -213,13 +219,8 @@ def max_pool1d(
     """Maximum over windows of (N, C, L) or (C, L)."""
     if not return_indices:
         check_floating("max_pool1d_impl", input)
-    if 0 in input._array.shape[-2:]:
-        raise RuntimeError(
-            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for "
-            f"input, but got: {list(input.shape)}"
-        )
     kernel = _first(kernel_size)
-    step = kernel if stride is None else _first(stride)
+    step = kernel if _first(stride) is None else _first(stride)
     found = max_pool2d(
         batched("max_pool1d", input, 1).unsqueeze(2),
         (1, kernel),
@@ -279,7 +280,7 @@ def avg_pool1d(
 ) -> Tensor:
     """Mean over windows of (N, C, L) or (C, L)."""
     kernel = _first(kernel_size)
-    step = kernel if stride is None else _first(stride)
+    step = kernel if _first(stride) is None else _first(stride)
     x = batched("avg_pool1d", input, 1).unsqueeze(2)
     y = avg_pool2d(x, (1, kernel), (1, step), (0, _first(padding)), ceil_mode, count_include_pad)
     return y.squeeze(2) if input._array.ndim == 3 else y.squeeze(2).squeeze(0)

@@ -352,7 +352,10 @@ def _complex_prod(x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 def _define_test(name: str) -> None:
     def function(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        result = reduce(name, input, dim, keepdim)
+        if isinstance(dim, tuple | list) and not dim:  # over no dimension, unlike a sum
+            result = POINTWISE["ne"](input, 0)
+        else:
+            result = reduce(name, input, dim, keepdim)
         return result if input._array.dtype != np.uint8 else result.to(np.dtype(np.uint8))
 
     function.__name__ = function.__qualname__ = name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def _output_size(size: Any, scale_factor: Any, lengths: tuple[int, ...]) -> list
             f"{'scale_factor' if size is None else 'output size'} of {given}."
         )
     if size is not None:
-        return [int(v) for v in values]
+        return [operator.index(v) for v in values]
     return [math.floor(n * float(v)) for n, v in zip(lengths, values, strict=True)]
 
 
@@ -95,9 +96,9 @@ def interpolate(
         )
     lengths = input._array.shape[2:]
     target = _output_size(size, scale_factor, lengths)
-    if min(target) <= 0 or 0 in lengths:
+    if min(target) <= 0 or 0 in input._array.shape[1:]:
         raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(lengths)} "
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} "
             f"output {target}"
         )
     factors: Sequence[Any] = [None] * len(lengths)

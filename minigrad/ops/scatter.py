@@ -178,6 +178,8 @@ def scatter_reduce(
         )
     if src._array.dtype != input._array.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if reduce in ("amax", "amin") and input._array.dtype.kind == "c":
+        raise dtypes.refused(f"scatter_gather_tensor_cpu_reduce_{reduce}", input._array.dtype)
     if reduce == "mean" and input._array.dtype.kind == "b":
         raise dtypes.refused("scatter_reduce_mean", input._array.dtype)
     if not include_self:

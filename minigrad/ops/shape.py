@@ -11,6 +11,7 @@ import numpy as np
 
 from kernels.launchers.layout import merge
 from minigrad import dtypes
+from minigrad._foreign import check_tensors
 from minigrad.ops.views import (
     Clone,
     Diagonal,
@@ -117,7 +118,10 @@ def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tens
     """`reshape` that never copies; with a dtype, the same bytes read as another type."""
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], dtypes.dtype)):
         kind = shape[0] if dtype is None else dtype
-        out = wrap(self._array.view(kind.numpy))
+        try:
+            out = wrap(self._array.view(kind.numpy))
+        except ValueError as error:
+            raise RuntimeError(f"view of {self.dtype} as {kind}: {error}") from None
         out._counter = self._counter
         return out
     wanted = sizes(shape, size)
@@ -135,11 +139,13 @@ def view(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None) -> Tens
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`view` with the shape of another tensor."""
+    check_tensors("view_as", other=other)
     return view(self, other._array.shape)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape` with the shape of another tensor."""
+    check_tensors("reshape_as", other=other)
     return reshape(self, other._array.shape)
 
 
@@ -271,6 +277,7 @@ def expand(self: Tensor, *lengths: Any, size: Any = None) -> Tensor:
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand` to the shape of another tensor."""
+    check_tensors("expand_as", other=other)
     return expand(self, *other._array.shape)
 
 

@@ -1,4 +1,4 @@
-"""Sorting, top-k, k-th value, unique values, histograms.
+"""Sorting, top-k, k-th value, unique values.
 
 On a GPU rows are sorted by the kernels of `kernels.sort`, on a CPU by NumPy, which is faster there.
 The gradient of the values is that of `gather` at their positions.
@@ -22,7 +22,7 @@ from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
-from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
+from minigrad.ops.pointwise import POINTWISE, is_narrow
 from minigrad.ops.reduce import values_and_indices
 from minigrad.ops.shape import either
 from minigrad.tensor import Tensor, check_flag, export, normalize_dim, wrap
@@ -362,7 +362,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return _Median(*input.kthvalue(1, 0, keepdim))
     count = input._array.shape[place]
     middle = _Median(*input.kthvalue((count + 1) // 2, place, keepdim))
-    if not input.is_floating_point():
+    if not input.is_floating_point() or input.is_meta:
         return middle
     absent = POINTWISE["isnan"](input.detach())
     if not bool(absent.any()):
@@ -386,8 +386,13 @@ def _median_of_all(x: Tensor) -> Tensor:
         return wrap(np.asarray(found[middle if found[-1] == found[-1] else -1]))
     if not values.numel() and not x.is_floating_point():
         return x.sum(dtype=x.dtype)  # 0, where torch has it from memory
-    if not values.numel() or bool(POINTWISE["isnan"](values).any()):
+    if x.is_meta:
+        return x.kthvalue(1, 0).values
+    if not values.numel():
         return x.sum() * float("nan")
+    absent = POINTWISE["isnan"](values)
+    if bool(absent.any()):
+        return x.masked_select(absent).amax()
     middle = values.kthvalue((values.numel() + 1) // 2).values
     return x.masked_select(POINTWISE["eq"](values, middle)).amax()
 
@@ -399,6 +404,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     dtypes.refuse_complex("nanmedian does not support complex inputs", input._array.dtype)
     if input._array.dtype.kind == "b":
         raise dtypes.refused("median_cpu", input._array.dtype)
+    if dim is None and input.is_meta:
+        return _median_of_all(input.reshape(-1))
     if dim is None:
         absent = POINTWISE["isnan"](input.detach())
         kept = input.masked_select(~absent)
@@ -521,13 +528,15 @@ def unique(
     array = input.detach()._array
     if array.dtype.kind == "c":
         raise dtypes.refused("unique", array.dtype)
-    near = _near(array) if dim is None and axis is None else None
+    dim = axis if dim is None else dim
+    if dim is not None:
+        dim = _of_unique(array.shape, dim)
+    near = _near(array) if dim is None else None
     if near is not None:
         asked = True, return_inverse, return_counts
         counted = zip(_distinct(array.min(), near), asked, strict=True)
         given = [wrap(part) for part, wanted in counted if wanted]
         return tuple(given) if len(given) > 1 else given[0]
-    dim = axis if dim is None else dim
     if dim is None and not (return_inverse or return_counts) and runs_on_gpu(array):
         values = _by_bits(array)
         values = input.detach().clone()._array if values is array else values
@@ -549,6 +558,18 @@ def unique(
     if return_inverse and dim is None:
         parts[1] = parts[1].reshape(array.shape)
     return tuple(parts)
+
+
+def _of_unique(shape: tuple, dim: int) -> int:
+    """The dimension along which `unique` compares slices, which must have elements."""
+    if not shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    place = normalize_dim(dim, len(shape))
+    if 0 in shape[:place] + shape[place + 1 :]:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    return place
 
 
 def _distinct(least: Any, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -610,6 +631,8 @@ def searchsorted(
     common = dtypes.promote(order.dtype, wanted.dtype)
     if common.kind in "bc" and wanted.size:
         raise dtypes.refused("searchsorted_out_cpu", common)
+    if type(wanted) is MetaArray:
+        return wrap(MetaArray(wanted.shape, np.int32 if out_int32 else np.int64))
     where = "right" if right or side == "right" else "left"
     if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
         common = np.promote_types(order.dtype, wanted.dtype)
@@ -666,23 +689,3 @@ def isin(
     arrays = [xp.asarray(x, dtype) for x in arrays]
     found = xp.isin(*arrays, assume_unique=assume_unique, invert=invert)
     return wrap(xp.asarray(found))
-
-
-@export()
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """Counts of elements in `bins` equal intervals of [min, max] (of the data if both are 0)."""
-    check_floating("histogram_cpu", input)
-    if bins <= 0:
-        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
-    array = input.detach()._array
-    limits = (min, max)
-    if min == max and array.size:
-        limits = (float(array.min()), float(array.max()))
-    if limits[0] == limits[1]:
-        limits = (limits[0] - 1, limits[1] + 1)
-    if not (math.isfinite(limits[0]) and math.isfinite(limits[1])):
-        raise RuntimeError(f"histc(): range of [{limits[0]}, {limits[1]}] is not finite")
-    if limits[0] > limits[1]:
-        raise RuntimeError("histc(): max must be larger than min")
-    counts, _ = np.histogram(array, bins, limits)
-    return wrap(counts.astype(array.dtype))

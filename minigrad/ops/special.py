@@ -17,7 +17,7 @@ from kernels.pointwise import TRIGAMMA
 from minigrad import dtypes
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, scipy_module
-from minigrad.ops.pointwise import POINTWISE, check_floating
+from minigrad.ops.pointwise import POINTWISE, check_broadcast, check_floating
 from minigrad.tensor import Tensor, export, functions
 
 _ROOT = math.sqrt(2 * math.pi)
@@ -136,6 +136,7 @@ def pair(which: str, a: Any, x: Any) -> Tensor:
     a, x = (
         v.to(target) if isinstance(v, Tensor) else like.new_tensor(v, dtype=target) for v in (a, x)
     )
+    check_broadcast([a._array, x._array])
     return Pair.apply(a, x, which=which)
 
 
@@ -148,7 +149,8 @@ def _floating_tensors(name: str, *values: Any) -> None:
     for value in values:
         if not isinstance(value, Tensor):
             raise TypeError(f"{name}(): argument must be Tensor, not {type(value).__name__}")
-    check_floating(name, *values)
+    if not any(value.is_floating_point() for value in values):
+        check_floating(name, *values)
 
 
 @export()

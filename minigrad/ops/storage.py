@@ -19,6 +19,9 @@ from minigrad.ops.inplace import check_writable, layout
 from minigrad.ops.views import ViewOp
 from minigrad.tensor import FUNCTIONS, Tensor, export, wrap
 
+MAPPED: list[UntypedStorage] = []
+"""The memory of arguments that `vmap` gives to its function element by element."""
+
 
 def storage_of(array: Any) -> Any:
     """The memory behind an array as a vector of its elements."""
@@ -110,6 +113,11 @@ def as_strided(
     offset = _offset(input._array) if storage_offset is None else int(storage_offset)
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if storage_offset is not None and UntypedStorage(input._array) in MAPPED:
+        raise RuntimeError(
+            "vmap: as_strided with a storage_offset of an argument, whose elements lie in one "
+            "memory; leave it out, and take a slice that begins there: x[1:].as_strided(...)"
+        )
     last = offset + sum((n - 1) * s for n, s in zip(shape, steps, strict=True))
     if 0 not in shape and last >= storage_of(input._array).size:
         raise RuntimeError(

@@ -116,6 +116,8 @@ def conv_transpose3d(
         return conv_transpose3d(input.float(), weight.float(), bias, *how).to(input.dtype)
     stride, padding = triple(stride, "stride"), triple(padding, "padding")
     dilation, extra = triple(dilation, "dilation"), triple(output_padding, "output_padding")
+    if stride[0] <= 0:
+        raise RuntimeError("non-positive stride is not supported")
     if extra[0] >= max(stride[0], dilation[0]):
         raise RuntimeError("output padding must be smaller than either stride or dilation")
     n, c, depth = x._array.shape[:3]

@@ -33,6 +33,7 @@ import numpy as np
 
 from minigrad.backends import array_module, current
 from minigrad.backends.memory import divide
+from minigrad.devices import address
 from minigrad.tensor import Tensor, wrap
 
 _LARGE = 1 << 19  # bytes of a parameter that has an arena of its own
@@ -215,8 +216,7 @@ class Arena:
     def _flat(self) -> Any:
         """Zeros, aligned to a cache line. Launches also process the gaps, so these must be zero."""
         raw = self._xp.zeros(self._size + self._align, self._dtype)
-        pointer = raw.ctypes.data if self._xp is np else raw.data.ptr
-        skip = -pointer % _ALIGNMENT // self._dtype.itemsize
+        skip = -address(raw) % _ALIGNMENT // self._dtype.itemsize
         divide(raw, [(skip + start, skip + stop) for start, stop in self._parts])
         return raw[skip : skip + self._size]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import minigrad
+from minigrad._meta import MetaArray
 from minigrad._names import kind
 from minigrad.autograd import rehearsal
 from minigrad.autograd.mode import mode, sparse_gradients
@@ -248,7 +249,7 @@ class Optimizer:
         with minigrad.no_grad(), self._dense_gradients() if sparse_gradients else NOTHING:
             for group, run in self._runs():
                 with run:
-                    if run.param.size:
+                    if run.param.size and type(run.param) is not MetaArray:
                         self._update(group, run)
         return loss
 
@@ -415,6 +416,8 @@ def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise ValueError(f"Tensor {name} must be 1-element")
         if not 0.0 <= number(value):
             raise ValueError(f"Invalid {texts.get(name, name + ' value')}: {value}")
 

@@ -199,6 +199,11 @@ def test_gradients_of_deviations(dim, keepdim, rng, reference_backend):
     assert not slope.any()
     (second,) = m.autograd.grad(slope.sum(), alike)
     assert not second.any()
+    factor = alike.sum(dim, keepdim=keepdim)  # which the slope of a product with std depends on
+    product = (alike.std(dim, keepdim=keepdim) * factor).sum()
+    (slope,) = m.autograd.grad(product, alike, create_graph=True)
+    (second,) = m.autograd.grad(slope.square().sum(), alike)
+    assert not slope.any() and not second.any()
 
 
 def test_combinations_beside_itertools():

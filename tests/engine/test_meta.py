@@ -49,6 +49,29 @@ LAYERS = """
     bool(v.sum())
     v.nonzero()
     v[v > 0]
+    v.tolist()
+    v.equal(v)
+    v.data_ptr() + t.zeros(1)
+    v.normal_(), v.uniform_(), v.exponential_(), v.bernoulli_(), v.cauchy_()
+    t.empty(3, requires_grad=True).normal_()
+    t.empty(3, requires_grad=True).uniform_()
+    t.empty(3, requires_grad=True).exponential_()
+    v.copy_(v.clone()), v.copy_(v), v[:2].copy_(v[3])
+    v.bernoulli(), v.multinomial(2), v[0].multinomial(3, True)
+    v.median(), *v.median(1), *v.median(0, True), t.zeros(3, dtype=t.long).median()
+    v.nanmedian(), *v.nanmedian(1), *v.mode(), *v.mode(0, True)
+    t.histc(v), t.histc(v, 5), t.searchsorted(v, v, out_int32=True), t.bucketize(v, v[0])
+    v.take(i), v.diag(), v.diagonal(1), v.as_strided((2, 3), (1, 2)), v.as_strided((3,), (2,), 1)
+    t.view_as_real(c), c.sgn(), c.exp() * 2, c.abs()
+    t.stft(x[0, 0, 0], 4, window=v[0, :4], return_complex=True)
+    t.linalg.inv(m), t.inverse(m), *t.linalg.inv_ex(m)
+    t.linalg.cholesky(m), t.linalg.cholesky(m.mH, upper=True), t.linalg.solve(m, m[0, :, :2])
+    *t.linalg.slogdet(m), *t.linalg.slogdet(m.to(t.complex64)), t.linalg.det(m), *t.slogdet(m)
+    *t.linalg.svd(s), *t.linalg.svd(s, full_matrices=False), *t.svd(s.mT), t.linalg.svdvals(s)
+    *t.linalg.svd(s.to(t.complex128), False), s
+    *t.linalg.eigh(m), t.linalg.eigvalsh(m), *t.linalg.eig(m), t.linalg.eigvals(m.double())
+    *t.linalg.qr(s), *t.linalg.qr(s.mT, "complete"), *t.linalg.qr(s, "r"), t.linalg.pinv(s)
+    t.linalg.matrix_power(m, -2), t.linalg.tensorinv(m[0], 1), t.linalg.matrix_norm(s, "nuc")
 """.strip().splitlines()
 
 
@@ -58,10 +81,11 @@ def outcome(line, t):
         "t": t, "nn": t.nn, "F": t.nn.functional, "x": t.empty(2, 3, 8, 8, **d),
         "s": t.empty(2, 5, 8, **d), "v": t.empty(4, 6, **d),
         "i": t.zeros(2, 5, dtype=t.long, **d), "y": t.zeros(4, dtype=t.long, **d),
+        "m": t.empty(2, 4, 4, **d), "c": t.empty(2, 3, dtype=t.complex64, **d),
     }  # fmt: skip
     try:
         with t.device("cpu" if "t.ones" in line else "meta"):
-            found = eval(line, names)
+            found = eval(f"({line})", names)
     except Exception as error:
         return NotImplementedError if isinstance(error, NotImplementedError) else type(error)
     parts = found if isinstance(found, tuple) else (found,)
@@ -124,3 +148,41 @@ def test_gradients_have_shapes():
         assert p.grad.is_meta and p.grad.shape == p.shape
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         model[-1](minigrad.empty(2, 3, device="meta"))
+
+
+def test_what_scipy_computes_is_refused_by_name():
+    for function in (minigrad.linalg.lu_factor, minigrad.linalg.lu):
+        with pytest.raises(NotImplementedError, match="linalg: not implemented .* device meta"):
+            function(minigrad.empty(3, 3, device="meta"))
+
+
+def test_gradients_of_decompositions_have_shapes():
+    names = "inv det slogdet svdvals eigvalsh cholesky eigh qr eig".split()
+    for name, complex_ in [(name, c) for name in names for c in (False, True)]:
+        dtype = minigrad.complex64 if complex_ else minigrad.float32
+        a = minigrad.empty(2, 3, 3, dtype=dtype, device="meta", requires_grad=True)
+        found = getattr(minigrad.linalg, name)(a)
+        parts = found if isinstance(found, tuple) else (found,)
+        sum([part.abs().sum() for part in parts if part.requires_grad]).backward()
+        assert a.grad.is_meta and a.grad.shape == a.shape and a.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("name", "SGD Adam AdamW Adagrad Adadelta RMSprop Adamax Rprop".split())
+def test_a_step_of_an_optimiser(torch, name):
+    """It makes the state, counts, and marks the parameters as changed."""
+    kept = []
+    for t in (minigrad, torch):
+        layer = t.nn.Linear(3, 4, device="meta")
+        layer.load_state_dict(layer.state_dict())
+        options = {"momentum": 0.9} if name == "SGD" else {}
+        optimizer = getattr(t.optim, name)(layer.parameters(), lr=0.1, **options)
+        versions = []
+        for _ in range(2):
+            layer(t.empty(2, 3, device="meta")).sum().backward()
+            before = layer.weight._version
+            optimizer.step()
+            versions.append(layer.weight._version > before)
+        state = optimizer.state_dict()["state"][1]
+        kept.append([(k, tuple(v.shape), v.device.type) for k, v in state.items()])
+        kept[-1] += [versions, float(state.get("step", 2))]
+    assert kept[0] == kept[1] and kept[0][-1] == 2

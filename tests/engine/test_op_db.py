@@ -57,8 +57,6 @@ ACCEPTED = {
     ("nn.functional.multilabel_margin_loss", "lenient", "float16"): "computed in half precision",
     ("nn.functional.ctc_loss", "lenient", "float16"): "computed in half precision",
     ("nn.functional.pdist", "lenient", "float16"): "computed in half precision",
-    ("cov", "value", "float64"): "torch adds up weights of float32 in float32",
-    ("cov", "gradient", "float64"): "torch adds up weights of float32 in float32",
 }
 # In half precision: torch refuses the first, which are computed here, and computes the second.
 HALF = {
@@ -71,7 +69,6 @@ HALF = {
         " linalg.svd linalg.svdvals histogram"
     ),
     "value": "nn.functional.conv_transpose3d",
-    "dtype": "cov",
     "error": "polar",
 }
 for _kind, _names in HALF.items():

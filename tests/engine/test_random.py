@@ -212,3 +212,56 @@ def test_permutations_sort_their_keys(count, rng):
     np.testing.assert_array_equal(_order(few), few.argsort(kind="stable"))
     low = keys & np.uint64(0xFFFF)
     np.testing.assert_array_equal(_order(low), low.argsort(kind="stable"))
+
+
+FROM_A_GENERATOR = {
+    "rand": lambda g: mg.rand(30, generator=g),
+    "randn": lambda g: mg.randn(30, generator=g),
+    "randint": lambda g: mg.randint(0, 1000, (30,), generator=g),
+    "randint, 64 bits": lambda g: mg.randint(-(2**62), 2**62, (30,), generator=g),
+    "randint_like": lambda g: mg.randint_like(mg.zeros(30), 1000, generator=g),
+    "randperm": lambda g: mg.randperm(30, generator=g),
+    "bernoulli": lambda g: mg.bernoulli(mg.full((60,), 0.5), generator=g),
+    "multinomial": lambda g: mg.multinomial(mg.ones(30), 20, generator=g),
+    "multinomial, again": lambda g: mg.multinomial(mg.ones(30), 20, True, generator=g),
+    "normal": lambda g: mg.normal(mg.zeros(30), mg.ones(30), generator=g),
+    "normal of a shape": lambda g: mg.normal(0.0, 1.0, (30,), generator=g),
+    "poisson": lambda g: mg.poisson(mg.full((30,), 50.0), generator=g),
+    "uniform_": lambda g: mg.zeros(30).uniform_(generator=g),
+    "uniform_ of a range": lambda g: mg.zeros(30).uniform_(1, 2, generator=g),
+    "normal_": lambda g: mg.zeros(30).normal_(generator=g),
+    "normal_ of a mean": lambda g: mg.zeros(30).normal_(1.0, 2.0, generator=g),
+    "random_": lambda g: mg.zeros(30).random_(0, 1000, generator=g),
+    "exponential_": lambda g: mg.zeros(30).exponential_(generator=g),
+    "bernoulli_": lambda g: mg.zeros(60).bernoulli_(0.5, generator=g),
+    "cauchy_": lambda g: mg.zeros(30).cauchy_(generator=g),
+    "geometric_": lambda g: mg.zeros(30).geometric_(0.01, generator=g),
+    "log_normal_": lambda g: mg.zeros(30).log_normal_(generator=g),
+    "xavier_normal_": lambda g: mg.nn.init.xavier_normal_(mg.zeros(5, 6), generator=g),
+    "trunc_normal_": lambda g: mg.nn.init.trunc_normal_(mg.zeros(30), generator=g),
+}
+
+
+@pytest.mark.parametrize("name", FROM_A_GENERATOR)
+def test_a_generator_is_asked_and_no_other(name):
+    """Its seed decides; the numbers go on, and those of the common generator are as they were."""
+    draw, own = FROM_A_GENERATOR[name], mg.Generator()
+    mg.manual_seed(1)
+    before = mg.get_rng_state()
+    first, second = draw(own.manual_seed(5)), draw(own)
+    assert mg.equal(mg.get_rng_state(), before)
+    assert not first.equal(second) and draw(own.manual_seed(5)).equal(first)
+    assert not draw(own.manual_seed(6)).equal(first)
+    assert not mg.equal(draw(None), first) and not mg.equal(mg.get_rng_state(), before)
+
+
+def test_integers_like_a_tensor():
+    like = mg.zeros(3, 400, dtype=mg.int16)
+    found = mg.randint_like(like, -2, 3)
+    assert found.dtype is mg.int16 and found.shape == (3, 400)
+    assert set(found.reshape(-1).tolist()) == set(range(-2, 3))
+    assert set(mg.randint_like(like, 3, dtype=mg.float64).reshape(-1).tolist()) == {0.0, 1.0, 2.0}
+    assert mg.randint_like(like.to("meta"), 3).is_meta
+    assert mg.randint_like(like.to("meta"), 3, device="cpu").is_cpu
+    wide = mg.randint(-(2**63), 2**63 - 1, (4000,)).double()  # two words each
+    assert wide.min() < -9e18 and wide.max() > 9e18 and abs(wide.mean()) < 5 * 2**63 / 100

@@ -393,6 +393,30 @@ def test_errors_of_the_function_come_once_and_leave_nothing(torch):
     assert not batching and (minigrad.ones(2) + 1).tolist() == [2, 2]
 
 
+def test_strided_elements_begin_where_the_element_does(torch):
+    """An offset counts from the first element of the memory, which all elements share: it is
+    refused rather than that each call returns the same. Memory made inside is an element's own."""
+    for t in (minigrad, torch):
+        x = t.arange(24.0).reshape(4, 6)[1:]
+        for begin in (0, 2):
+            found = t.vmap(lambda a: a[begin:].as_strided((2, 2), (2, 1)))(x)  # noqa: B023
+            at = np.add.outer([6, 12, 18], begin + np.array([[0, 1], [2, 3]]))
+            assert np.array_equal(found.numpy(), at)
+            found = t.vmap(lambda a: (a * 2).as_strided((2, 2), (2, 1), begin))(x)  # noqa: B023
+            assert np.array_equal(found.numpy(), 2 * at)
+    v = minigrad.vmap
+    for f in (
+        lambda a: a.as_strided((2,), (1,), 6),
+        lambda a: a[1:].as_strided((2,), (1,), 7),
+        lambda a: a * a.sum().item() + a.as_strided((6,), (1,), 0),
+        lambda a: minigrad.as_strided_scatter(a, a[:2] * 2, (2,), (1,), 1),
+        v(lambda b: b.as_strided((1,), (1,), 0), 0),
+    ):
+        with pytest.raises(RuntimeError, match="leave it out, and take a slice"):
+            v(f)(x := minigrad.arange(24.0).reshape(4, 6)[1:])
+    assert x.as_strided((2,), (1,), 0).tolist() == [0, 1], "outside it is as before"
+
+
 def test_an_escaped_tensor_is_no_array_of_zeros():
     """What leaves a level by another way than as a result cannot be used, rather than be wrong."""
     kept = []

@@ -113,3 +113,21 @@ def test_flags_choose():
     finally:
         for enable in (*flags, cuda.enable_math_sdp):
             enable(True)
+
+
+def test_further_keys_may_be_vectors(torch):
+    """bias_k and bias_v of shape (embed_dim,), as torch's function takes them."""
+    draw = np.random.default_rng(0)
+    found = []
+    for t in (minigrad, torch):
+        draw = np.random.default_rng(0)
+        x, w, b, key, value, out = (
+            t.tensor(draw.standard_normal(shape))
+            for shape in ((3, 2, 4), (12, 4), 12, 4, 4, (4, 4))
+        )
+        parts = t.nn.functional.multi_head_attention_forward(
+            *(x, x, x, 4, 2, w, b, key, value, True, 0.0, out, None)
+        )
+        found.append([part.numpy() for part in parts])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
