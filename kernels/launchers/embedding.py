@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.families import index as indices
 from kernels.launchers.common import (
@@ -93,7 +94,7 @@ def _checked(dialect: Dialect, name: str, index, size: int, negative: bool = Fal
     if on_gpu(index):
         launch = functools.partial(checked_index, dialect)
         return wrong_index.inside(launch, namespace(index), index, low, size, error)
-    if all_below(index, size):
+    if not dispatch.has_numbers() or all_below(index, size):
         return index
     wrong = index[(index < low) | (index >= size)]
     if wrong.size:

@@ -18,6 +18,7 @@ from minigrad.autograd.node import titled
 from minigrad.backends import every_element, is_batched, on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
+from minigrad.ops.composed import composed
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.tensor import Tensor
 
@@ -501,14 +502,17 @@ def cosine_embedding_loss(
             f"more and has at most one, but found inputs with sizes {list(input1.shape)} and "
             f"{list(input2.shape)}"
         )
+    loss = composed(_cosine_terms, input1, input2, target, margin=margin)
+    return _reduce(loss, reduction)
+
+
+def _cosine_terms(input1: Tensor, input2: Tensor, target: Tensor, margin: float) -> Tensor:
     eps = 1e-12
     dot = (input1 * input2).sum(-1)
     squares = ((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)
     cos = dot / squares.sqrt()
-    zero = minigrad.zeros_like(cos)
-    loss = minigrad.where(target == 1, 1 - cos, zero)
-    loss = loss + minigrad.where(target == -1, (cos - margin).clamp(min=0), zero)
-    return _reduce(loss, reduction)
+    near = minigrad.where(target == 1, 1 - cos, 0.0)
+    return near + minigrad.where(target == -1, (cos - margin).clamp(min=0), 0.0)
 
 
 @autocasts

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import minigrad
 from kernels import dispatch
 from minigrad.autograd.mode import autocasts, no_grad
@@ -17,6 +19,7 @@ from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
 from minigrad.ops.bags import ScaledSums, can_be_summed
 from minigrad.ops.combine import of_its_own
+from minigrad.ops.composed import composed
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
 
@@ -85,7 +88,10 @@ def grid_sample(
     if dims == 2 and mode != "bicubic" and state.observer is None:
         options = {"padding_mode": padding_mode, "align_corners": align_corners}
         return GridSample.apply(input, grid, mode=mode, **options)
-    return _composed(input, grid, mode, padding_mode, align_corners)
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    if state.enabled and (input.requires_grad or grid.requires_grad):
+        return _composed(input, grid, **options)  # whose gradient looks at numbers
+    return composed(_composed, input, grid, **options)
 
 
 def _composed(
@@ -246,13 +252,25 @@ def _summed(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Ten
         shares = (shares.unsqueeze(1) * share).flatten(0, 1)
     count, _, *points = index._array.shape
     plane = math.prod(size)
-    first = minigrad.arange(n).reshape(n, *[1] * len(points)) * plane
+    first = wrap(_multiples(plane, n)).reshape(n, *[1] * len(points))
     index = minigrad.where(fits, index + first, n * plane).movedim(0, -1).reshape(-1)
-    ends = minigrad.arange(0, index._array.size + 1, count)
+    ends = wrap(_multiples(count, index._array.size // count + 1))
     # Outside lies an element behind the last one, which is 0: an infinite one would give NaN
-    rows = minigrad.cat([input.movedim(1, -1).reshape(n * plane, c), input.new_zeros(1, c)])
+    nothing = _zeros(c, input._array.dtype)
+    rows = minigrad.cat([input.movedim(1, -1).reshape(n * plane, c), wrap(nothing)])
     found = ScaledSums.apply(rows, index, ends, shares.movedim(0, -1).reshape(-1))
     return of_its_own(found.reshape(n, *points, c).movedim(-1, 1).contiguous(), input)
+
+
+@functools.lru_cache(64)
+def _multiples(step: int, count: int) -> Any:
+    """0, step, 2 * step, ...: constants, the same ones for remembered launches."""
+    return np.arange(0, step * count, step) if step else np.zeros(count, np.int64)
+
+
+@functools.lru_cache(64)
+def _zeros(count: int, dtype: np.dtype) -> Any:
+    return np.zeros((1, count), dtype)
 
 
 def _inside(place: Tensor, length: int) -> tuple[Tensor, Tensor]:
