@@ -198,9 +198,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
             f"linalg.lstsq: input.size(-2) should match other.size(-2), got {list(A.shape)} and "
             f"{list(B.shape)}"
         )
-    x = pinv(A, rcond=rcond) @ right
-    rank = matrix_rank(A, rtol=rcond)
-    driver = driver or "gelsy"
+    driver, found = driver or "gelsy", None
+    if driver == "gelsy" and not (
+        minigrad.is_grad_enabled() and (A.requires_grad or B.requires_grad)
+    ):
+        found = _by_gelsy(A._array, right._array, _rtol(A, None, rcond))
+    x, rank = found or (pinv(A, rcond=rcond) @ right, matrix_rank(A, rtol=rcond))
     residuals = x.real.reshape(-1)[:0]
     if m > n and driver != "gelsy" and bool((rank == n).all()):
         residuals = ((A @ x - right).abs() ** 2).sum(-2)
@@ -210,6 +213,25 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
         rank if driver != "gels" else minigrad.empty(0, dtype=minigrad.int64),
         svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.real.new_empty(0),
     )
+
+
+def _by_gelsy(a: Any, b: Any, rcond: float) -> tuple[Tensor, Tensor] | None:
+    """Least squares by LAPACK's routine, a tenth of the work of a pseudoinverse, and the ranks;
+    None for what it does not take."""
+    known = type(a) is type(b) is np.ndarray and a.dtype == b.dtype
+    if not (known and a.shape[:-2] == b.shape[:-2] and a.size and b.size):
+        return None
+    by, (m, n), columns = scipy_module(a, "linalg"), a.shape[-2:], b.shape[-1]
+    solve, size = by.get_lapack_funcs(("gelsy", "gelsy_lwork"), (a,))
+    lwork = int(size(m, n, columns, rcond)[0].real)
+    x = np.empty((math.prod(a.shape[:-2]), n, columns), a.dtype)
+    ranks = np.empty(len(x), np.int64)
+    padded = np.zeros((max(m, n), columns), a.dtype)
+    for i, (left, right) in enumerate(zip(a.reshape(-1, m, n), b.reshape(-1, m, columns))):
+        padded[:m], pivots = right, np.zeros(n, np.int32)
+        _, found, _, ranks[i], _ = solve(left, padded, pivots, rcond, lwork)
+        x[i] = found[:n]
+    return wrap(x.reshape(*a.shape[:-2], n, columns)), wrap(ranks.reshape(a.shape[:-2]))
 
 
 def _factored(A: Tensor) -> tuple:
