@@ -191,6 +191,11 @@ class NllLoss(Op):
         return found, None, None, None
 
 
+def _share(g: Any, divisor: Any) -> Any:
+    """g / divisor, as remembered launches know it: their dtypes may differ."""
+    return dispatch.active.pointwise(TABLE["div"], g, divisor, dtype=g.dtype)
+
+
 class MeanOfClasses(Op):
     """The sum of losses, divided by the sum of the weights (C,) of the targets that are not
     `ignore_index`, or by how many there are; and that divisor. classes: as in `NllLoss`."""
@@ -213,7 +218,11 @@ class MeanOfClasses(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, ignore_index: int | None) -> tuple:
         (divisor,) = ctx.tensors()
-        return (g / divisor).expand(ctx.shapes[0]), None, None, None
+        if mode.enabled:
+            share = g / divisor
+        else:
+            share = wrap(dispatch.together(_share, g._array, divisor._array))
+        return share.expand(ctx.shapes[0]), None, None, None
 
 
 def _inside(logits: Any, target: Any) -> bool:
