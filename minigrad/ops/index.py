@@ -251,9 +251,9 @@ class AddedRows(Op):
 
     @staticmethod
     def forward(x: Any, source: Any, index: Any) -> Any:
-        rows = source.reshape(*index.shape, math.prod(x.shape[1:]))
-        sums = dispatch.active.embedding_backward(rows, index, x.shape[0]).reshape(x.shape)
-        return dispatch.active.pointwise(TABLE["add"], x, sums, dtype=x.dtype)
+        count, width = x.shape[0], math.prod(x.shape[1:])
+        rows, onto = source.reshape(*index.shape, width), x.reshape(count, width)
+        return dispatch.active.embedding_backward(rows, index, count, onto=onto).reshape(x.shape)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
@@ -451,7 +451,8 @@ def index_add(
         source = source * factor("alpha", alpha, input._array.dtype)
     shape = input._array.shape
     if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
-        return AddedRows.apply(input, source, wrap(positions))
+        own = index._array is positions  # with its version: the program may change it
+        return AddedRows.apply(input, source, index if own else wrap(positions))
     rows = wrap(positions)
     if len(shape) > 1:
         rows = rows.reshape([-1 if d == place else 1 for d in range(len(shape))])

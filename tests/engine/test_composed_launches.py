@@ -163,3 +163,17 @@ def test_a_saved_input_that_changes_is_noticed(rng):
         x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         found.backward()
+
+
+def test_an_index_that_changes_before_the_gradient(rng):
+    x, y = inputs(rng, [(4, 3), (2, 3)])
+    index = mg.tensor([1, 1])
+    found = x.index_add(0, index, y)
+    index.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+    index = mg.tensor([1, 2])
+    found = (x * 1).index_put_((index,), y, accumulate=True) * mg.arange(4.0)[:, None]
+    index.zero_()
+    found.sum().backward()
+    np.testing.assert_array_equal(y.grad.numpy(), [[1] * 3, [2] * 3])
