@@ -14,12 +14,13 @@ import numpy as np
 
 import minigrad
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
 from minigrad.ops.bags import ScaledSums, can_be_summed
 from minigrad.ops.combine import of_its_own
-from minigrad.ops.composed import composed
+from minigrad.ops.composed import FEW, composed
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
 
@@ -44,16 +45,32 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
-    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
+    size, on_cpu = tuple([int(n) for n in size]), type(theta._array) is np.ndarray
+    unseen = state.recorder is None and state.observer is None
+    if on_cpu and unseen and math.prod(size[2:]) <= FEW:
+        points = wrap(_kept_points(size[2:], align_corners, theta._array.dtype))
+    else:
+        points = _points(size[2:], align_corners, theta.dtype, theta.device)
+    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
+
+
+def _points(size: tuple, align_corners: bool, dtype: Any, device: Any) -> Tensor:
+    """The points of a grid over [-1, 1], each with a 1 behind it: (1, points, dims + 1)."""
+    options: dict[str, Any] = {"dtype": dtype, "device": device}
     axes = []
-    for n in reversed(size[2:]):  # x, y, z
+    for n in reversed(size):  # x, y, z
         span = 1.0 if align_corners else (n - 1) / n
         axes.append(minigrad.linspace(-span, span, n, **options) if n > 1 else
                     minigrad.zeros(1, **options))  # fmt: skip
     planes = minigrad.meshgrid(*reversed(axes), indexing="ij")
-    one = minigrad.ones(tuple(size[2:]), **options)
-    points = minigrad.stack([*reversed(planes), one], -1).reshape(1, -1, dims + 1)
-    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
+    one = minigrad.ones(size, **options)
+    return minigrad.stack([*reversed(planes), one], -1).reshape(1, -1, len(size) + 1)
+
+
+@functools.lru_cache(16)
+def _kept_points(size: tuple, align_corners: bool, dtype: np.dtype) -> Any:
+    """Those on the CPU, which are the same each time."""
+    return _points(size, align_corners, dtypes.from_numpy_dtype(dtype), "cpu")._array
 
 
 def _aligned(name: str, align_corners: bool | None) -> bool:

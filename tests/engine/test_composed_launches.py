@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 from kernels import dispatch
 from minigrad.nn import functional as F
-from minigrad.ops import composed
+from minigrad.ops import composed, sampling
 
 LABELS = mg.tensor([1, 0, 3])
 SETS = mg.tensor([[1, 3, -1, 0], [2, -1, 0, 0], [0, 1, 2, 3]])
@@ -177,3 +177,23 @@ def test_an_index_that_changes_before_the_gradient(rng):
     index.zero_()
     found.sum().backward()
     np.testing.assert_array_equal(y.grad.numpy(), [[1] * 3, [2] * 3])
+
+
+def test_the_points_of_affine_grid_are_made_once(rng, monkeypatch):
+    for aligned in (False, True):
+        for shape in ((2, 3, 4, 5), (2, 3, 2, 4, 1)):
+            dims = len(shape) - 2
+            theta = rng.standard_normal((2, dims, dims + 1))
+            count = counted(monkeypatch, sampling, "_points")
+            for _ in range(3):
+                found = F.affine_grid(mg.tensor(theta), shape, align_corners=aligned)
+                places = []
+                for n in reversed(shape[2:]):
+                    span = 1 if aligned else (n - 1) / n
+                    places.append(np.linspace(-span, span, n) if n > 1 else np.zeros(1))
+                planes = np.meshgrid(*reversed(places), indexing="ij")[::-1]
+                points = np.stack([*planes, np.ones(shape[2:])], -1)
+                wanted = np.einsum("...k,ndk->n...d", points, theta)
+                np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-12)
+                found.zero_()
+            assert count[0] <= 1
