@@ -259,16 +259,14 @@ def _factored(A: Tensor) -> tuple:
 
 def _permutation(pivots: Tensor, m: int, like: Tensor) -> Tensor:
     """P (..., m, m), the rows' order that pivots from 1 lead to."""
-    lead = pivots.shape[:-1]
-    orders = np.tile(np.arange(m), (math.prod(lead), 1))
-    rows = pivots.shape[-1]
-    each, swaps = np.arange(len(orders)), pivots.cpu().numpy().reshape(len(orders), rows) - 1
-    for i in range(rows):
-        j, first = swaps[:, i], orders[:, i].copy()
-        orders[:, i] = orders[each, j]
-        orders[each, j] = first
-    eye = minigrad.eye(m, dtype=like.dtype, device=like.device)
-    return eye[minigrad.as_tensor(orders, device=like.device).reshape(*lead, m)].mT
+    *lead, rows = pivots.shape
+    found = np.zeros((math.prod(lead), m, m), like._array.dtype)
+    for matrix, swaps in zip(found, pivots.cpu().numpy().reshape(len(found), rows).tolist()):
+        order = list(range(m))
+        for i, j in enumerate(swaps):
+            order[i], order[j - 1] = order[j - 1], order[i]
+        matrix[order, range(m)] = 1
+    return minigrad.as_tensor(found.reshape(*lead, m, m), device=like.device)
 
 
 def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -277,7 +275,6 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     m, n = A.shape[-2:]
     k = min(m, n)
     p = _permutation(pivots, m, A)
-    eye = minigrad.eye(k, dtype=A.dtype, device=A.device)
     lower = packed[..., :k].tril(-1) + minigrad.eye(m, k, dtype=A.dtype, device=A.device)
     upper = packed[..., :k, :].triu()
     if not (A.requires_grad and minigrad.is_grad_enabled()):
@@ -287,7 +284,7 @@ def _parts(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return p, lower + nothing, upper + nothing, pivots
     # Newton steps, which leave the values: L^-1 (P^T A) U^-1 is the identity. The first gives the
     # first derivatives, the second those up to the third.
-    rows = p.mT @ A
+    rows, eye = p.mT @ A, minigrad.eye(k, dtype=A.dtype, device=A.device)
     low, up = lower[..., :k, :], upper[..., :k]
     for _ in range(2):
         inner = solve(low, solve(up.mT, rows[..., :k, :k].mT).mT) - eye
