@@ -145,6 +145,10 @@ class Trace:
         """Called before each launch; True if the trace has handled it, so that it is not run."""
         return False
 
+    def has_numbers(self) -> bool:
+        """Whether what launches write can be looked at: not where none of them runs."""
+        return True
+
     def contiguous(self, a: Any) -> Any:
         """A contiguous copy that an operation makes of an argument."""
         return a.copy(order="C")
@@ -197,6 +201,12 @@ def tracing(own: Trace) -> Iterator[None]:
         with _changing:
             _tracers.remove(own)
             tracer = _tracers[-1] if _tracers else None
+
+
+def has_numbers() -> bool:
+    """Whether what launches write can be looked at."""
+    current = tracer
+    return current is None or current.has_numbers()
 
 
 def runs_unseen() -> bool:

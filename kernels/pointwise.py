@@ -348,6 +348,10 @@ define("softsign", "x", "x / (1 + abs(x))", "g / ((1 + abs(x)) * (1 + abs(x)))",
        activation=True, refuses="b")
 define("hardtanh", "x", "minimum(maximum(x, low), high)", "where((x <= low) | (x >= high), 0, g)",
        params="low high")
+define("softshrink", "x", "x - minimum(maximum(x, -lambd), lambd)",
+       "where((x >= -lambd) & (x <= lambd), 0, g)", params="lambd", domain="float", refuses="biu")
+define("hardshrink", "x", "where(abs(x) <= lambd, 0, x)", "where(abs(x) <= lambd, 0, g)",
+       params="lambd", domain="float", refuses="biu")
 define("hardsigmoid", "x", "minimum(maximum(x / 6 + 0.5, 0), 1)",
        "where((x > -3) & (x < 3), g / 6, 0)", domain="float", refuses="biu", activation=True)
 define("hardswish", "x", "x * minimum(maximum(x + 3, 0), 6) / 6",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels import dispatch
 from kernels.families import Family, Operation, floats, normal, ones
 from kernels.families import index as indices
 from kernels.launchers.common import (
@@ -93,7 +94,7 @@ def _checked(dialect: Dialect, name: str, index, size: int, negative: bool = Fal
     if on_gpu(index):
         launch = functools.partial(checked_index, dialect)
         return wrong_index.inside(launch, namespace(index), index, low, size, error)
-    if all_below(index, size):
+    if not dispatch.has_numbers() or all_below(index, size):
         return index
     wrong = index[(index < low) | (index >= size)]
     if wrong.size:
@@ -189,51 +190,51 @@ def embedding_backward(
     num_rows: int,
     version: str | None = None,
     negative: bool = False,
+    onto: np.ndarray | None = None,
 ) -> np.ndarray:
     """Gradient (num_rows, D) of embedding: rows of g (*index.shape, D) added where they came from.
 
-    version: "atomic", "lines" or "split" (default: by device, see the file's header).
+    version: "atomic", "lines" or "split" (default: by device, see the file's header). onto: what
+    they are added to, of the result's shape and g's dtype, which stays as it is (default: zeros).
     """
-    forced, (tiles, _) = version == "split", _tiles(index.size, g.shape[-1])
-    version = _chosen("embedding_backward", version, g, tiles)
-    if version in MODES and index.size and _kernels_check(dialect, "embedding_backward", index):
-        low, shape = -num_rows if negative else 0, (num_rows, g.shape[-1])
-        with _expected("embedding_backward", index, num_rows, negative) as (record, number):
-            return _added_there(dialect, g, index, record, number, low, shape, "embedding_backward")
-    index = _checked(dialect, "embedding_backward", index, num_rows, negative)
-    if version == "lines" and not on_gpu(g) and num_rows * g.shape[-1] <= FEW_SUMS:
-        return _added_to_few(dialect, g, index, num_rows)
-    rows, width = index.size, g.shape[-1]
-    dw = zeros((num_rows, width), sum_dtype(version, g.dtype), g)
+    width, forced, name = g.shape[-1], version == "split", "embedding_backward"
+    version = _chosen(name, version, g, _tiles(index.size, width)[0])
+    if version in MODES and index.size and _kernels_check(dialect, name, index):
+        shape, low = (num_rows, width), -num_rows if negative else 0
+        with _expected(name, index, num_rows, negative) as check:
+            return _added_there(dialect, g, index, *check, onto, low, shape, name)
+    index = _checked(dialect, name, index, num_rows, negative)
+    few = version == "lines" and not on_gpu(g) and num_rows * width <= FEW_SUMS
+    add = _added_to_few if few else _added
+    return add(dialect, g, index, onto, num_rows, version, forced, few)
+
+
+def _added(dialect: Dialect, g, index, onto, num_rows: int, version: str, forced: bool, few: bool):
+    """`embedding_backward` at a checked index. few: a launch writes the zeros."""
+    made = (num_rows, width := g.shape[-1]), sum_dtype(version, g.dtype), g
+    dw = _filled(dialect, onto, *made) if few or onto is not None else zeros(*made)
     if g.size:
+        tiles, grid = _tiles(index.size, width)
+        block: int | Pair = ROW_BLOCK
         numbers: tuple[int, ...] = (width, tiles)
-        grid: int | tuple[int, int] = _tiles(rows, width)[1]
-        block: int | tuple[int, int] = ROW_BLOCK
         if version == "lines":
             grid, block = tiles, ROW_BLOCK[0]
         elif version == "split":
             parts, span = parts_of(tiles, num_rows, 1, forced)
             grid, block, numbers = tiles * parts, ROW_BLOCK[0], (width, tiles, span)
-        constants = (version, g.dtype, index.dtype)
-        factory = dialect.embedding.embedding_backward_kernel
-        launch = _plans.launch("embedding_backward", version, factory, constants, grid, block, dw)
+        kind, factory = (version, g.dtype, index.dtype), dialect.embedding.embedding_backward_kernel
+        launch = _plans.launch("embedding_backward", version, factory, kind, grid, block, dw)
         launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), *numbers)
     return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
 
 
-@remembered(2)
-def _added_to_few(dialect: Dialect, g, index, num_rows: int):
-    """`embedding_backward` by lines, into few zeros that a launch writes."""
-    rows, width = index.size, g.shape[-1]
-    dw = empty((num_rows, width), sum_dtype("lines", g.dtype), g)
-    pointwise(dialect, TABLE["copy"], 0, dtype=dw.dtype, out=dw)
-    if g.size:
-        tiles, constants = _tiles(rows, width)[0], ("lines", g.dtype, index.dtype)
-        factory = dialect.embedding.embedding_backward_kernel
-        how = "embedding_backward", "lines", factory, constants, tiles, ROW_BLOCK[0]
-        launch = _plans.launch(*how, dw)
-        launch(contiguous(g).ravel(), contiguous(index).ravel(), dw.ravel(), width, tiles)
-    return dw if dw.dtype == g.dtype else cast(dialect, dw, g.dtype)
+_added_to_few = remembered(3)(_added)
+
+
+def _filled(dialect: Dialect, onto, shape: tuple, dtype: np.dtype, like):
+    """A copy of `onto`, or zeros that a launch writes."""
+    start, out = 0 if onto is None else onto, empty(shape, dtype, like)
+    return pointwise(dialect, TABLE["copy"], start, dtype=dtype, out=out)
 
 
 def _axis(name: str, x, axis: int, index) -> int:
@@ -324,13 +325,12 @@ def _rows_there(dialect: Dialect, weight, index, record, number: int, low: int):
     return out
 
 
-@remembered(4)
+@remembered(5)
 def _added_there(
-    dialect: Dialect, g, index, record, number: int, low: int, shape: tuple, name: str
+    dialect: Dialect, g, index, record, number: int, onto, low: int, shape: tuple, name: str
 ):
-    """Rows of g, or elements, added at index to zeros of a shape (size, width)."""
-    out = empty(shape, sum_dtype("atomic", g.dtype), g)
-    pointwise(dialect, TABLE["copy"], 0, dtype=out.dtype, out=out)
+    """Rows of g, or elements, added at index to `onto` or zeros of a shape (size, width)."""
+    out = _filled(dialect, onto, shape, sum_dtype("atomic", g.dtype), g)
     if g.size:
         check = record, number, low
         _move_rows(dialect, (name, "atomic"), "add", g, index, out, check, shape)
@@ -569,7 +569,7 @@ def take_backward(
         low = -size if negative else 0
         with _expected("take_backward", index, size, negative) as check:
             shape, name = (size, 1), "scatter_add"
-            return _added_there(dialect, g, index, *check, low, shape, name).ravel()
+            return _added_there(dialect, g, index, *check, None, low, shape, name).ravel()
     index = _checked(dialect, "take_backward", index, size, negative)
     dx = zeros(size, sum_dtype(version, g.dtype), g)
     if g.size:

@@ -404,6 +404,9 @@ class _Watch(dispatch.Trace):
         self.launches.append(Launch(kernel, grid, block, args))
         return True
 
+    def has_numbers(self) -> bool:
+        return self.thread != threading.get_ident()
+
     def contiguous(self, a: Any) -> Any:
         if self.thread != threading.get_ident():
             return super().contiguous(a)

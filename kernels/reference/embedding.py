@@ -43,11 +43,17 @@ def embedding(
 
 @traced
 def embedding_backward(
-    g: np.ndarray, index: np.ndarray, num_rows: int, negative: bool = False
+    g: np.ndarray,
+    index: np.ndarray,
+    num_rows: int,
+    negative: bool = False,
+    onto: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Gradient (num_rows, D) of embedding: rows of g added where they came from."""
+    """Gradient (num_rows, D) of embedding: rows of g added where they came from, to a copy of
+    `onto` or to zeros."""
     check_index("embedding_backward", index, num_rows, negative)
     dw = np.zeros((num_rows, g.shape[-1]), compute_dtype(g.dtype))
+    dw += 0 if onto is None else onto
     np.add.at(dw, index.ravel(), g.reshape(index.size, g.shape[-1]).astype(dw.dtype, copy=False))
     return dw.astype(g.dtype, copy=False)
 

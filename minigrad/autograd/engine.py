@@ -342,13 +342,13 @@ class Pass:
                 _run_accumulate_hooks(leaf)
 
     def own(self, grad: Tensor) -> Tensor:
-        """The gradient in memory of its own (not that of the caller's `gradient` or of another
-        leaf's `.grad`), so that changing one `.grad` in place never changes another."""
+        """The gradient in memory that neither `gradient` nor another leaf's `.grad` has."""
         if self.create_graph:
             return grad
         array = grad._array
         if array.base is not None or id(array) in self.handed_out:
-            many = array.size > 4096 and type(array) is np.ndarray and array.dtype.kind == "f"
+            many = array.size > 4096 or not dispatch.has_numbers()
+            many = many and type(array) is np.ndarray and array.dtype.kind == "f"
             with current.of((array,)):  # NumPy repeats a short row element by element
                 array = dispatch.active.copy(array) if many else array.copy()
         self.handed_out.add(id(array))

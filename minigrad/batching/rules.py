@@ -323,9 +323,13 @@ def _take(b: Batch, x: Any, index: Any, negative: bool = False, error: Any = Non
 
 
 @rule("embedding_backward")
-def _embedding_backward(b: Batch, g: Any, index: Any, rows: int, negative: bool = False) -> Any:
-    places = _offset(b, index, rows, negative)
-    return b.unfold(b.run(b.full(g), places, b.size * rows))
+def _embedding_backward(
+    b: Batch, g: Any, index: Any, rows: int, negative: bool = False, onto: Any = None
+) -> Any:
+    places, how = _offset(b, index, rows, negative), {}
+    if onto is not None:
+        how["onto"] = b.fold(onto)
+    return b.unfold(b.run(b.full(g), places, b.size * rows, **how))
 
 
 @rule("take_backward")

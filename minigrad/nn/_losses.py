@@ -18,6 +18,7 @@ from minigrad.autograd.node import titled
 from minigrad.backends import every_element, is_batched, on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
+from minigrad.ops.composed import composed
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.tensor import Tensor
 
@@ -203,39 +204,44 @@ def _in_batches(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def _finish_classes(
     loss: Tensor,
     target: Tensor,
-    scales: Tensor | None,
+    weight: Tensor | None,
     ignore_index: int | None,
     reduction: str,
     shape: Any,
 ) -> Tensor:
     """Reduce losses, one for each target and 0 where it is `ignore_index`, which is None where none
-    is. The mean divides by the sum of `scales`, or by how many targets are not ignored."""
+    is. The mean divides by the sum of the targets' weights, or by how many are not ignored."""
     if reduction == "none":
         return loss if loss._array.shape == shape else loss.reshape(shape)
     if reduction == "sum":
         return loss.sum()
     if reduction != "mean":
         raise ValueError(f"{reduction} is not a valid value for reduction")
-    if scales is not None:
-        return loss.sum() / scales.sum()
-    if ignore_index is None:
+    if weight is None and ignore_index is None:
         return loss.mean()
-    if target.is_cuda and mode.recorder is None and target._array.dtype == np.int64:
-        return soft.MeanOfClasses.apply(loss, target, ignore_index=ignore_index)[0]
-    kept = target != ignore_index
-    if not (target.is_cpu and mode.recorder is None) or is_batched(target._array):
-        return loss.sum() / kept.sum()  # nothing waits for it; a recorded step counts each time
-    return loss.sum() / int(kept._array.sum())  # without recording
+    classes = None if weight is None else _as_classes(target, ignore_index, weight._array.size)
+    target = target.long()
+    return soft.MeanOfClasses.apply(loss, target, classes, weight, ignore_index=ignore_index)[0]
+
+
+def _as_classes(target: Tensor, ignore_index: int | None, count: int) -> Tensor:
+    """The targets, with a class in place of an `ignore_index` that is none of `count`."""
+    classes = target.long()
+    if ignore_index is None or 0 <= ignore_index < count:
+        return classes
+    return classes.masked_fill(classes == ignore_index, 0)
 
 
 def _may_ignore(target: Tensor, ignore_index: int) -> bool:
     """Whether some targets may be ignored; False where the host has seen that none is."""
     if target.is_cuda or target.is_meta or mode.recorder is not None:
         return True
-    classes = every_element(target._array)
-    if ignore_index < 0 and classes.size and classes.item(classes.argmin()) >= 0:
+    if ignore_index >= 0 or is_batched(target._array):
+        return True
+    classes = target._array
+    if classes.size and classes.item(classes.argmin()) >= 0:
         return False
-    return is_batched(target._array) or bool((classes == ignore_index).any())
+    return bool((classes == ignore_index).any())
 
 
 _CLASS_DTYPES = (np.dtype(np.int64), np.dtype(np.uint8))
@@ -247,14 +253,6 @@ def _check_class_dtype(name: str, target: Tensor) -> None:
             f"{name}: expected target dtype to be Long or Byte, but got {target.dtype};"
             " use target.long()"
         )
-
-
-def _target_weights(weight: Tensor, target: Tensor, ignore_index: int | None) -> Tensor:
-    """The weight of each of the targets (N,), 0 where one is ignored."""
-    if ignore_index is None:
-        return weight.gather(0, target)
-    ignored = target == ignore_index
-    return weight.gather(0, target.masked_fill(ignored, 0)).masked_fill(ignored, 0)
 
 
 @autocasts
@@ -278,20 +276,12 @@ def nll_loss(
         _class_weights_checked(input, weight)
     shape = target._array.shape if input._array.ndim > 1 else ()
     input, classes = _in_batches(input, target)
-    safe, ignored, scales = classes.long(), None, None
-    if _may_ignore(classes, ignore_index):
-        ignored = classes == ignore_index
-        safe = safe.masked_fill(ignored, 0)
-    check_bounds(safe._array, 0, input._array.shape[1], soft.wrong_class)
-    if weight is None:
-        loss = soft.NllLoss.apply(input, safe)
-    else:
-        loss, scales = soft.WeightedNllLoss.apply(input, safe, weight)
-    if ignored is not None:  # no product, because an ignored row may contain -inf
-        loss = loss.masked_fill(ignored, 0)
-        scales = None if scales is None else scales.masked_fill(ignored, 0)
-    index = None if ignored is None else ignore_index
-    found = _finish_classes(loss, classes, scales, index, reduction, shape)
+    index = ignore_index if _may_ignore(classes, ignore_index) else None
+    target, count = classes.long(), input._array.shape[1]
+    classes = _as_classes(target, index, count)
+    check_bounds(classes._array, 0, count, soft.wrong_class)
+    loss = soft.NllLoss.apply(input, target, classes, weight, ignore_index=index)
+    found = _finish_classes(loss, target, weight, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
@@ -332,11 +322,9 @@ def cross_entropy(
         return nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     rows, classes = _classes_last(input, target)
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
-    shape, scales = target._array.shape if input._array.ndim > 1 else (), None
+    shape = target._array.shape if input._array.ndim > 1 else ()
     index = ignore_index if _may_ignore(classes, ignore_index) else None
-    if weight is not None and reduction == "mean":
-        scales = _target_weights(weight, classes.long(), index)
-    found = _finish_classes(loss, classes, scales, index, reduction, shape)
+    found = _finish_classes(loss, classes, weight, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
@@ -514,14 +502,17 @@ def cosine_embedding_loss(
             f"more and has at most one, but found inputs with sizes {list(input1.shape)} and "
             f"{list(input2.shape)}"
         )
+    loss = composed(_cosine_terms, input1, input2, target, margin=margin)
+    return _reduce(loss, reduction)
+
+
+def _cosine_terms(input1: Tensor, input2: Tensor, target: Tensor, margin: float) -> Tensor:
     eps = 1e-12
     dot = (input1 * input2).sum(-1)
     squares = ((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)
     cos = dot / squares.sqrt()
-    zero = minigrad.zeros_like(cos)
-    loss = minigrad.where(target == 1, 1 - cos, zero)
-    loss = loss + minigrad.where(target == -1, (cos - margin).clamp(min=0), zero)
-    return _reduce(loss, reduction)
+    near = minigrad.where(target == 1, 1 - cos, 0.0)
+    return near + minigrad.where(target == -1, (cos - margin).clamp(min=0), 0.0)
 
 
 @autocasts

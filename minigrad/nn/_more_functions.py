@@ -14,6 +14,7 @@ from minigrad.ops import norm, pool, random, volume
 from minigrad.ops.bags import bag_sums, can_be_summed
 from minigrad.ops.bounds import check_values
 from minigrad.ops.combine import pad
+from minigrad.ops.composed import composed, permuted
 from minigrad.ops.distance import pair_distances
 from minigrad.ops.pointwise import check_floating
 from minigrad.tensor import Tensor
@@ -224,10 +225,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             f"pixel_unshuffle expects height and width to be divisible by downscale_factor, but "
             f"{height} x {width} is not divisible by {r}"
         )
-    split = input.reshape(*lead, channels, height // r, r, width // r, r)
-    n = len(lead)
+    n, (high, wide) = len(lead), (height // r, width // r)
+    split, shape = (*lead, channels, high, r, wide, r), (*lead, channels * r * r, high, wide)
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return split.permute(*order).reshape(*lead, channels * r * r, height // r, width // r)
+    return composed(permuted, input, split=split, order=order, shape=shape)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -243,8 +244,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             "Number of channels must be divisible by groups. Got "
             f"{channels} channels and {groups} groups."
         )
-    split = input.reshape(n, groups, channels // groups, *input.shape[2:])
-    return split.transpose(1, 2).reshape(input.shape)
+    split = (n, groups, channels // groups, *input.shape[2:])
+    order, shape = (0, 2, 1, *range(3, len(split))), tuple(input.shape)
+    return composed(permuted, input, split=split, order=order, shape=shape)
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:

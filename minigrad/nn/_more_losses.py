@@ -8,8 +8,11 @@ from typing import Any
 
 import minigrad
 from minigrad.autograd.mode import autocasts
+from minigrad.backends import every_element
 from minigrad.nn._losses import _reduce, legacy_reduction, not_cast
+from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.combine import pad_constant
+from minigrad.ops.composed import composed
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor
 
@@ -188,8 +191,12 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    return _reduce(composed(_hinges, input, target, margin=margin), reduction)
+
+
+def _hinges(input: Tensor, target: Tensor, margin: float) -> Tensor:
     apart = minigrad.where(target != 1, (margin - input).clamp(min=0), 0.0)
-    return _reduce(apart + minigrad.where(target != -1, input, 0.0), reduction)
+    return apart + minigrad.where(target != -1, input, 0.0)
 
 
 @autocasts
@@ -248,13 +255,27 @@ def multi_margin_loss(
         raise ValueError("weight must be one-dimensional")
     if weight is not None and tuple(weight.shape) != (x.shape[1],):
         raise RuntimeError(f"inconsistent weight size, expected {x.shape[1]} elements")
-    y = target.reshape(-1, 1)
-    terms = (margin - x.gather(1, y) + x).clamp(min=0)
+    check_bounds(target._array, 0, x.shape[1], _wrong_target)
+    loss = composed(_multi_margins, x, target.reshape(-1, 1), weight, p=p, margin=margin)
+    return _reduce(loss if target.dim() else loss.squeeze(0), reduction)
+
+
+def _wrong_target(wrong: int) -> RuntimeError:
+    return RuntimeError("target out of range")
+
+
+def _multi_margins(x: Tensor, y: Tensor, weight: Tensor | None, p: int, margin: float) -> Tensor:
+    own = x.gather(1, y)
+    terms = (margin - own + x).clamp(min=0)
     terms = terms if p == 1 else terms * terms
     if weight is not None:
-        terms = terms * weight[y]
-    loss = terms.scatter(1, y, 0.0).sum(1) / x.shape[1]
-    return _reduce(loss if target.dim() else loss.squeeze(0), reduction)
+        terms = terms * weight.gather(0, y.reshape(-1)).reshape(-1, 1)
+    return terms.scatter(1, y, _zeros_as(own)).sum(1) / x.shape[1]
+
+
+def _zeros_as(x: Tensor) -> Tensor:
+    """Zeros of x's shape, by an operation."""
+    return POINTWISE["where"](False, x.detach(), 0.0)
 
 
 @autocasts
@@ -285,13 +306,23 @@ def multilabel_margin_loss(
     x, y = (v if v.dim() == 2 else v.reshape(1, -1) for v in (input, target))
     if not x.shape[1]:
         raise RuntimeError(f"Expected non-empty vector or matrix, but got: {list(input.shape)}")
+    check_values(_check_classes, every_element(y._array), x.shape[1])
+    loss = composed(_multilabel_margins, x, y)
+    return _reduce(loss if input.dim() == 2 else loss.squeeze(0), reduction)
+
+
+def _check_classes(classes: Any, count: int) -> None:
+    if classes.size and not (classes.min() >= -1 and classes.max() < count):
+        raise RuntimeError("argument #2 'target' is out of range")
+
+
+def _multilabel_margins(x: Tensor, y: Tensor) -> Tensor:
     before_end = (y < 0).to(minigrad.int64).cumsum(1) == 0
     safe = minigrad.where(before_end, y, 0)
-    counts = minigrad.zeros_like(x.detach()).scatter_add(1, safe, before_end.to(x.dtype))
+    counts = _zeros_as(x).scatter_add(1, safe, before_end.to(x.dtype))
     terms = (1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
     pairs = before_end.unsqueeze(2) & (counts == 0).unsqueeze(1)
-    loss = minigrad.where(pairs, terms, 0.0).sum((1, 2)) / x.shape[1]
-    return _reduce(loss if input.dim() == 2 else loss.squeeze(0), reduction)
+    return minigrad.where(pairs, terms, 0.0).sum((1, 2)) / x.shape[1]
 
 
 def multilabel_soft_margin_loss(

@@ -78,7 +78,8 @@ from minigrad.ops.activation import (
     tanhshrink,
 )
 from minigrad.ops.attention import scaled_dot_product_attention
-from minigrad.ops.combine import of_its_own, pad
+from minigrad.ops.combine import pad
+from minigrad.ops.composed import composed, permuted
 from minigrad.ops.conv import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from minigrad.ops.fold import fold, unfold
 from minigrad.ops.index import one_hot
@@ -513,10 +514,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     out = channels // (r * r)
     n = len(lead)
-    split = input.reshape(*lead, out, r, r, height, width)
+    split, shape = (*lead, out, r, r, height, width), (*lead, out, height * r, width * r)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    found = split.permute(*order).reshape(*lead, out, height * r, width * r)
-    return of_its_own(found, input)
+    return composed(permuted, input, split=split, order=order, shape=shape)
 
 
 # ------------------------------------------------------------------------ dropout

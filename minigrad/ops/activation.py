@@ -10,7 +10,8 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.node import titled
 from minigrad.ops.combine import broadcast_tensors
-from minigrad.ops.elementwise import clamp, where
+from minigrad.ops.composed import composed
+from minigrad.ops.elementwise import clamp
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow, rounded_once
 from minigrad.tensor import Tensor, export, functions
 
@@ -110,16 +111,19 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     check_floating("softshrink_cpu", input)
-    return input - clamp(input, -lambd, lambd)
+    return POINTWISE["softshrink"](input, params=(_bound(input, lambd),))
 
 
 @export()
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, or zero where |x| <= lambd."""
     check_floating("hardshrink_cpu", input)
-    if is_narrow(input._array):  # elements that were made from a number are at that bound
-        lambd = float(np.asarray(lambd, input._array.dtype))
-    return where(POINTWISE["abs"](input) <= lambd, 0.0, input)
+    return POINTWISE["hardshrink"](input, params=(_bound(input, lambd),))
+
+
+def _bound(x: Tensor, number: float) -> float:
+    """A number as x's dtype has it: elements that were made from it are at that bound."""
+    return float(np.asarray(number, x._array.dtype)) if is_narrow(x._array) else number
 
 
 @export()
@@ -177,6 +181,10 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         )
     if a.ndim != b.ndim or not -a.ndim <= dim < a.ndim or a.shape[dim] != b.shape[dim]:
         x1, x2 = broadcast_tensors(x1, x2)
+    return titled(composed(_cosines, x1, x2, dim=dim, eps=eps), "SumBackward1")
+
+
+def _cosines(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
 
 

@@ -50,7 +50,7 @@ def check_bounds(
 def _check_bounds(
     array: Any, low: int, high: int, error: Callable[[int], Exception], ignore: int | None
 ) -> None:
-    if low == 0 and all_below(array, high):
+    if low == 0 and (not dispatch.has_numbers() or all_below(array, high)):
         return
     if not array.size or (array.min() >= low and array.max() < high):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,18 +22,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if isinstance(equation, Tensor):
         equation, operands = _from_lists((equation, *operands))
     tensors = list(operands[0] if isinstance(operands[0], list | tuple) else operands)
-    inputs, output = _parse(equation, tensors)
-    lengths: dict[str, int] = {}
-    for i, (labels, x) in enumerate(zip(inputs, tensors, strict=True)):
-        for label, n in zip(labels, x._array.shape, strict=True):
-            seen = lengths.setdefault(label, n)
-            if seen == 1:
-                lengths[label] = n
-            elif n not in (1, seen):
-                raise RuntimeError(
-                    f"einsum(): subscript {label} has size {n} for operand {i} which does not "
-                    f"broadcast with previously seen size {seen}"
-                )
+    inputs, output, lengths = _plan(equation, tuple([x._array.shape for x in tensors]))
     pairs = [_diagonals(labels, x) for labels, x in zip(inputs, tensors, strict=True)]
     labels, value = pairs[0]
     for i, (other_labels, other) in enumerate(pairs[1:], start=1):
@@ -45,6 +35,25 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if labels == output and len(tensors) > 1:
         return value
     return value.permute([labels.index(c) for c in output])
+
+
+@functools.lru_cache(1024)
+def _plan(equation: str, shapes: tuple) -> tuple[list[list[str]], list[str], dict[str, int]]:
+    """The labels of the operands and of the result, and how long each dimension is; raises for
+    what does not fit."""
+    inputs, output = _parse(equation, shapes)
+    lengths: dict[str, int] = {}
+    for i, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        for label, n in zip(labels, shape, strict=True):
+            seen = lengths.setdefault(label, n)
+            if seen == 1:
+                lengths[label] = n
+            elif n not in (1, seen):
+                raise RuntimeError(
+                    f"einsum(): subscript {label} has size {n} for operand {i} which does not "
+                    f"broadcast with previously seen size {seen}"
+                )
+    return inputs, output, lengths
 
 
 def _from_lists(given: tuple) -> tuple[str, tuple]:
@@ -67,22 +76,22 @@ def _label(number: Any) -> str:
     return chr(ord("A") + number) if number < 26 else chr(ord("a") + number - 26)
 
 
-def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+def _parse(equation: str, shapes: Sequence[tuple]) -> tuple[list[list[str]], list[str]]:
     """Labels per operand and of the result; an ellipsis becomes labels "0", "1", ..."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(terms) != len(tensors):
+    if len(terms) != len(shapes):
         raise RuntimeError(
-            f"einsum(): the equation has {len(terms)} operands, but {len(tensors)} were given"
+            f"einsum(): the equation has {len(terms)} operands, but {len(shapes)} were given"
         )
     counts = [
-        x._array.ndim - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)
+        len(shape) - len(term.replace("...", "")) for term, shape in zip(terms, shapes, strict=True)
     ]
     for i, (term, count) in enumerate(zip(terms, counts, strict=True)):
         if count < 0 or (count and "..." not in term):
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation does not match the number of "
-                f"dimensions for operand {i}: {term!r} for shape {list(tensors[i].shape)}"
+                f"dimensions for operand {i}: {term!r} for shape {list(shapes[i])}"
             )
     widest = max(counts)
 

@@ -361,9 +361,9 @@ def index_put(target: Tensor, tensors: list, values: Tensor, accumulate: bool) -
             ) from None
     whole = values._array.ndim > 1 and values._array.size and values._array.dtype.kind != "c"
     if accumulate and whole and _are_rows(tensors) and not on_gpu(values._array):
-        shape = target._array.shape
-        added = PutInZeros.apply(values, index=tensors[0], shape=shape, tail=shape[1:])
-        assign(target, target + added)
+        # a copy where it is saved, for the program may change its own
+        at = wrap(tensors[0].astype(np.int64, copy=recorded))
+        assign(target, functions.index_add(target, 0, at, values))
         return
     chosen = [d for d, t in enumerate(tensors) if t is not None]
     if recorded and not accumulate and len(chosen) == 1:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernels import dispatch
+from kernels.launchers.common import empty
+from kernels.pointwise import TABLE
 from kernels.support.bounds import all_below
 from minigrad._foreign import check_tensors, no_tensor
 from minigrad._meta import MetaArray
@@ -59,6 +61,14 @@ def _scattered(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     return getattr(dispatch.active, name)(x, dim, index, src, error=wrong_index(x, dim))
 
 
+def _zeros(shape: tuple, like: Any) -> Any:
+    """Zeros, which remembered launches fill."""
+    if dispatch.has_numbers():
+        return array_module(like).zeros(shape, like.dtype)
+    out = empty(shape, like.dtype, like)
+    return dispatch.active.pointwise(TABLE["copy"], 0, dtype=like.dtype, out=out)
+
+
 class Pick(Op):
     """x.gather(dim, index) at an index that has been computed, and so needs no checks."""
 
@@ -76,8 +86,7 @@ class Pick(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
         (index,) = ctx.tensors()
-        zeros = wrap(array_module(g._array).zeros(ctx.shapes[0], g._array.dtype))
-        return (ScatterAdd.apply(zeros, index, g, dim=dim), None)
+        return (ScatterAdd.apply(wrap(_zeros(ctx.shapes[0], g._array)), index, g, dim=dim), None)
 
 
 class Gather(Pick):
@@ -147,8 +156,7 @@ class Scatter(Op):
         (index,) = ctx.tensors()
         kept = values = None
         if ctx.needs[0]:
-            zeros = wrap(array_module(g._array).zeros(index._array.shape, g._array.dtype))
-            kept = Scatter.apply(g, index, zeros, dim=dim)
+            kept = Scatter.apply(g, index, wrap(_zeros(index._array.shape, g._array)), dim=dim)
         if ctx.needs[2]:
             values = padded(Gather.apply(g, index, dim=dim), ctx.shapes[2])
         return (kept, None, values)
@@ -231,6 +239,29 @@ class AddRows(Op):
     def vjp(ctx: Any, g: Tensor, rows: int) -> tuple:
         (index,) = ctx.tensors()
         return (Embedding.apply(g, index, padding_idx=None), None)
+
+
+class AddedRows(Op):
+    """x with slices of its first dimension added at a checked index: of source, one for each
+    position, which are the first dimensions of source."""
+
+    saves = (2,)
+    repeats = True
+    grad_name = "IndexAddBackward0"
+
+    @staticmethod
+    def forward(x: Any, source: Any, index: Any) -> Any:
+        count, width = x.shape[0], math.prod(x.shape[1:])
+        rows, onto = source.reshape(*index.shape, width), x.reshape(count, width)
+        return dispatch.active.embedding_backward(rows, index, count, onto=onto).reshape(x.shape)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor) -> tuple:
+        (index,) = ctx.tensors()
+        if not ctx.needs[1]:
+            return g, None, None
+        rows = Embedding.apply(g.flatten(1), index, padding_idx=None)
+        return g if ctx.needs[0] else None, rows.reshape(ctx.shapes[1]), None
 
 
 def padded(x: Tensor, shape: tuple) -> Tensor:
@@ -420,8 +451,8 @@ def index_add(
         source = source * factor("alpha", alpha, input._array.dtype)
     shape = input._array.shape
     if place == 0 and math.prod(shape[1:]) > 1 and input._array.dtype.kind != "c":
-        rows = AddRows.apply(source.flatten(1), wrap(positions), rows=shape[0])
-        return input + rows.reshape(shape)
+        own = index._array is positions  # with its version: the program may change it
+        return AddedRows.apply(input, source, index if own else wrap(positions))
     rows = wrap(positions)
     if len(shape) > 1:
         rows = rows.reshape([-1 if d == place else 1 for d in range(len(shape))])

@@ -13,7 +13,7 @@ from kernels import dispatch
 from minigrad import dtypes
 from minigrad._foreign import no_tensor, reject_foreign
 from minigrad.autograd.mode import autocasts, joining, mode
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module, is_batched
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
@@ -52,7 +52,8 @@ def _same_dtype(a: Tensor, b: Tensor) -> None:
 
 
 class MatMul(Op):
-    """(..., m, k) @ (..., k, n); batch dimensions broadcast."""
+    """(..., m, k) @ (..., k, n); batch dimensions broadcast. Or of one or two vectors, (k,), as of
+    matrices of one row or column, which the result then lacks."""
 
     grad_name = "MmBackward0"
     bilinear = True
@@ -61,6 +62,7 @@ class MatMul(Op):
     def rule(a: Tensor, b: Tensor) -> None:
         _same_dtype(a, b)
         m, n = a._array.shape, b._array.shape
+        m, n = (1, *m)[-max(len(m), 2) :], (*n, 1)[: max(len(n), 2)]
         if m[-1] != n[-2]:
             if len(m) == len(n) == 2:
                 raise RuntimeError(
@@ -75,21 +77,53 @@ class MatMul(Op):
 
     @staticmethod
     def again(a: Any, b: Any) -> Any:
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, a, b, None)
+        if a.ndim > 1 and b.ndim > 1:
+            return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, a, b, None)
+        if _is_recorded(b):
+            return None
+        x, y, shape = _matrices(a, b)
+        found = dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, x, y, None)
+        return None if found is None else found.reshape(shape)
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
         if a.dtype.kind == "c":
             return array_module(a).matmul(a, b)
-        return dispatch.active.matmul(a, b)
+        if a.ndim > 1 and b.ndim > 1:
+            return dispatch.active.matmul(a, b)
+        x, y, shape = _matrices(a, b)
+        return dispatch.active.matmul(x, y).reshape(shape)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
         a, b = ctx.tensors()
+        m, n = ctx.shapes
+        if min(len(m), len(n)) == 1:  # as matrices
+            rows, columns = (1, *m)[-2:], (*n, 1)[:2]
+            a = a if a is None else _reshaped(a, rows)
+            b = b if b is None else _reshaped(b, columns)
+            g = _reshaped(g, (rows[0], columns[1]))
+            x = _reshaped(_slope(ctx, 0, g, transposed(b)), m) if ctx.needs[0] else None
+            return x, _reshaped(_slope(ctx, 1, transposed(a), g), n) if ctx.needs[1] else None
         return (
             _slope(ctx, 0, g, transposed(b)) if ctx.needs[0] else None,
             _slope(ctx, 1, transposed(a), g) if ctx.needs[1] else None,
         )
+
+
+def _matrices(a: Any, b: Any) -> tuple[Any, Any, tuple]:
+    """Factors, of which one is a vector or both are, as matrices, and the shape of the product."""
+    x, y = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
+    return x, y, a.shape[:-1] + b.shape[1:]
+
+
+def _reshaped(x: Tensor, shape: tuple) -> Tensor:
+    """x in a shape; without a view record if nothing is recorded."""
+    return x.reshape(shape) if mode.enabled else wrap(x._array.reshape(shape))
+
+
+def _is_recorded(x: Any) -> bool:
+    return type(x) is not np.ndarray and type(x).__module__ != "cupy"
 
 
 def _slope(ctx: Any, i: int, x: Tensor, y: Tensor) -> Tensor:
@@ -132,8 +166,8 @@ class Linear(Op):
 
     @staticmethod
     def again(x: Any, weight: Any, bias: Any) -> Any:
-        if type(weight) is not np.ndarray and type(weight).__module__ != "cupy":
-            return None  # recorded
+        if _is_recorded(weight):
+            return None
         return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, x, weight.T, bias)
 
     @staticmethod
@@ -219,6 +253,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         )
     if a == 1 and b == 1:
         return _dot(input, other)
+    if a + b == 3:
+        return titled(MatMul.apply(input, other), "Mv" if b == 1 else "SqueezeBackward4")
     if a == 1:
         return unshared(MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
     if b == 1:
@@ -261,7 +297,7 @@ def _dot(input: Tensor, other: Tensor) -> Tensor:
             f"have the same number of elements, but got {a.size} and {b.size} elements respectively"
         )
     _same_dtype(input, other)
-    return unshared(MatMul.apply(input.unsqueeze(0), other.unsqueeze(1)).reshape(()))
+    return titled(MatMul.apply(input, other), "Dot")
 
 
 @export()

@@ -12,9 +12,10 @@ from kernels.launchers.pool import pool_output_size
 from kernels.launchers.resample import Taps
 from minigrad import dtypes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module
 from minigrad.ops import repeated
+from minigrad.ops.composed import composed
 from minigrad.ops.conv import Pair, check_positive, pair
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.reduce import mean
@@ -221,19 +222,22 @@ def max_pool1d(
         check_floating("max_pool1d_impl", input)
     kernel = _first(kernel_size)
     step = kernel if _first(stride) is None else _first(stride)
-    found = max_pool2d(
-        batched("max_pool1d", input, 1).unsqueeze(2),
-        (1, kernel),
-        (1, step),
-        (0, _first(padding)),
-        (1, _first(dilation)),
-        ceil_mode,
-        True,
-    )
-    y, indices = [
-        t.squeeze(2) if input._array.ndim == 3 else t.squeeze(2).squeeze(0) for t in found
-    ]
-    return (y, indices) if return_indices else y
+    sizes = (kernel, step, _first(padding), _first(dilation))
+    x = batched("max_pool1d", input, 1)
+    if return_indices:
+        y, indices = _row_maxima(x, sizes, ceil_mode)
+        return (y, indices) if input is x else (y.squeeze(0), indices.squeeze(0))
+    y = composed(_row_maxima, x, sizes=sizes, ceil=ceil_mode, alone=True)
+    y = titled(y, "SqueezeBackward1")
+    return y if input is x else y.squeeze(0)
+
+
+def _row_maxima(x: Tensor, sizes: tuple, ceil: bool, alone: bool = False) -> Any:
+    """Maxima over windows of (N, C, L), and their positions unless `alone`."""
+    kernel, step, padding, dilation = sizes
+    wide = ((1, kernel), (1, step), (0, padding), (1, dilation))
+    y, indices = [t.squeeze(2) for t in max_pool2d(x.unsqueeze(2), *wide, ceil, True)]
+    return y if alone else (y, indices)
 
 
 @export(method=False)
@@ -281,9 +285,16 @@ def avg_pool1d(
     """Mean over windows of (N, C, L) or (C, L)."""
     kernel = _first(kernel_size)
     step = kernel if _first(stride) is None else _first(stride)
-    x = batched("avg_pool1d", input, 1).unsqueeze(2)
-    y = avg_pool2d(x, (1, kernel), (1, step), (0, _first(padding)), ceil_mode, count_include_pad)
-    return y.squeeze(2) if input._array.ndim == 3 else y.squeeze(2).squeeze(0)
+    x, sizes = batched("avg_pool1d", input, 1), (kernel, step, _first(padding))
+    how = (ceil_mode, count_include_pad)
+    y = titled(composed(_row_means, x, sizes=sizes, how=how), "SqueezeBackward1")
+    return y if input is x else y.squeeze(0)
+
+
+def _row_means(x: Tensor, sizes: tuple, how: tuple) -> Tensor:
+    """Means over windows of (N, C, L)."""
+    kernel, step, padding = sizes
+    return avg_pool2d(x.unsqueeze(2), (1, kernel), (1, step), (0, padding), *how).squeeze(2)
 
 
 def _adaptive(name: str, x: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from minigrad.autograd.mode import autocasts
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.backends import array_module, on_gpu
 from minigrad.ops.combine import of_its_own, repeated_along
+from minigrad.ops.composed import composed
 from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import check_floating
 from minigrad.ops.pool import averages
@@ -111,7 +112,7 @@ def interpolate(
         if few and all(_repeats(*given, mode) for given in zip(lengths, target, steps)):
             counts = {d: m // n for d, (n, m) in enumerate(zip(lengths, target), 2)}
             return repeated_along(input, counts)
-        return _gathered(input, target, _nearest_places(lengths, tuple(target), tuple(steps), mode))
+        return composed(_gathered, input, target=tuple(target), steps=tuple(steps), mode=mode)
     repeats, source = {}, input
     in_bytes = input._array.dtype == np.uint8 and not mode.startswith("nearest")
     # Bytes: rows first, as in Pillow and torch, for each pass rounds. Others: rows, the slowest
@@ -165,9 +166,10 @@ def _nearest_places(lengths: tuple, target: tuple, steps: tuple, mode: str) -> n
     return np.ravel_multi_index(np.ix_(*taken), lengths).reshape(1, -1)
 
 
-def _gathered(x: Tensor, target: Sequence[int], places: np.ndarray) -> Tensor:
+def _gathered(x: Tensor, target: tuple, steps: tuple, mode: str) -> Tensor:
     """The same elements of each plane, or volume, as those of the result."""
     shape = x._array.shape
+    places = _nearest_places(shape[2:], target, steps, mode)
     planes = x.reshape(shape[0] * shape[1], math.prod(shape[2:]))
     index = np.broadcast_to(places, (shape[0] * shape[1], places.size))
     return of_its_own(Pick.apply(planes, wrap(index), dim=1).reshape(*shape[:2], *target), x)

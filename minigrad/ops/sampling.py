@@ -10,13 +10,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import minigrad
 from kernels import dispatch
+from minigrad import dtypes
 from minigrad.autograd.mode import autocasts, no_grad
 from minigrad.autograd.mode import mode as state
 from minigrad.autograd.node import Op
 from minigrad.ops.bags import ScaledSums, can_be_summed
 from minigrad.ops.combine import of_its_own
+from minigrad.ops.composed import FEW, composed
 from minigrad.ops.pointwise import POINTWISE, check_floating
 from minigrad.tensor import Tensor, wrap
 
@@ -41,16 +45,32 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
-    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
+    size, on_cpu = tuple([int(n) for n in size]), type(theta._array) is np.ndarray
+    unseen = state.recorder is None and state.observer is None
+    if on_cpu and unseen and math.prod(size[2:]) <= FEW:
+        points = wrap(_kept_points(size[2:], align_corners, theta._array.dtype))
+    else:
+        points = _points(size[2:], align_corners, theta.dtype, theta.device)
+    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
+
+
+def _points(size: tuple, align_corners: bool, dtype: Any, device: Any) -> Tensor:
+    """The points of a grid over [-1, 1], each with a 1 behind it: (1, points, dims + 1)."""
+    options: dict[str, Any] = {"dtype": dtype, "device": device}
     axes = []
-    for n in reversed(size[2:]):  # x, y, z
+    for n in reversed(size):  # x, y, z
         span = 1.0 if align_corners else (n - 1) / n
         axes.append(minigrad.linspace(-span, span, n, **options) if n > 1 else
                     minigrad.zeros(1, **options))  # fmt: skip
     planes = minigrad.meshgrid(*reversed(axes), indexing="ij")
-    one = minigrad.ones(tuple(size[2:]), **options)
-    points = minigrad.stack([*reversed(planes), one], -1).reshape(1, -1, dims + 1)
-    return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], dims)
+    one = minigrad.ones(size, **options)
+    return minigrad.stack([*reversed(planes), one], -1).reshape(1, -1, len(size) + 1)
+
+
+@functools.lru_cache(16)
+def _kept_points(size: tuple, align_corners: bool, dtype: np.dtype) -> Any:
+    """Those on the CPU, which are the same each time."""
+    return _points(size, align_corners, dtypes.from_numpy_dtype(dtype), "cpu")._array
 
 
 def _aligned(name: str, align_corners: bool | None) -> bool:
@@ -85,7 +105,10 @@ def grid_sample(
     if dims == 2 and mode != "bicubic" and state.observer is None:
         options = {"padding_mode": padding_mode, "align_corners": align_corners}
         return GridSample.apply(input, grid, mode=mode, **options)
-    return _composed(input, grid, mode, padding_mode, align_corners)
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    if state.enabled and (input.requires_grad or grid.requires_grad):
+        return _composed(input, grid, **options)  # whose gradient looks at numbers
+    return composed(_composed, input, grid, **options)
 
 
 def _composed(
@@ -246,13 +269,25 @@ def _summed(input: Tensor, parts: Sequence[Sequence[tuple[Tensor, Any]]]) -> Ten
         shares = (shares.unsqueeze(1) * share).flatten(0, 1)
     count, _, *points = index._array.shape
     plane = math.prod(size)
-    first = minigrad.arange(n).reshape(n, *[1] * len(points)) * plane
+    first = wrap(_multiples(plane, n)).reshape(n, *[1] * len(points))
     index = minigrad.where(fits, index + first, n * plane).movedim(0, -1).reshape(-1)
-    ends = minigrad.arange(0, index._array.size + 1, count)
+    ends = wrap(_multiples(count, index._array.size // count + 1))
     # Outside lies an element behind the last one, which is 0: an infinite one would give NaN
-    rows = minigrad.cat([input.movedim(1, -1).reshape(n * plane, c), input.new_zeros(1, c)])
+    nothing = _zeros(c, input._array.dtype)
+    rows = minigrad.cat([input.movedim(1, -1).reshape(n * plane, c), wrap(nothing)])
     found = ScaledSums.apply(rows, index, ends, shares.movedim(0, -1).reshape(-1))
     return of_its_own(found.reshape(n, *points, c).movedim(-1, 1).contiguous(), input)
+
+
+@functools.lru_cache(64)
+def _multiples(step: int, count: int) -> Any:
+    """0, step, 2 * step, ...: constants, the same ones for remembered launches."""
+    return np.arange(0, step * count, step) if step else np.zeros(count, np.int64)
+
+
+@functools.lru_cache(64)
+def _zeros(count: int, dtype: np.dtype) -> Any:
+    return np.zeros((1, count), dtype)
 
 
 def _inside(place: Tensor, length: int) -> tuple[Tensor, Tensor]:

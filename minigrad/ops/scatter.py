@@ -94,6 +94,13 @@ def _as_tensor(source: Any, x: Tensor, index: Tensor) -> Tensor:
     return wrap(array_module(like).full(index._array.shape, source, like.dtype))
 
 
+@functools.lru_cache(16)
+def _starts(shape: tuple, region: tuple, dim: int) -> np.ndarray:
+    """Where the lines along dim that an index of shape `region` reaches begin in an array."""
+    places = np.ogrid[tuple([slice(0, 1 if d == dim else n) for d, n in enumerate(region)])]
+    return sum(p * math.prod(shape[d + 1 :]) for d, p in enumerate(places))
+
+
 class ScatterReduce(Op):
     """The product or an extremum of x and of what src has for the same place."""
 
@@ -109,10 +116,14 @@ class ScatterReduce(Op):
     def forward(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
         xp, out = array_module(x), dispatch.active.copy(x)
         region = tuple([slice(0, n) for n in index.shape])
-        strides = [math.prod(out.shape[d + 1 :]) for d in range(out.ndim)]
-        parts = [p * s for p, s in zip(xp.ogrid[region], strides)]
-        start = sum([p for d, p in enumerate(parts) if d != dim], xp.zeros_like(parts[dim][:1]))
-        places = plus_multiple(start, strides[dim], index).reshape(-1)  # flat: ufunc.at is fast
+        start = xp.asarray(_starts(out.shape, index.shape, dim))
+        step = math.prod(out.shape[dim + 1 :])
+        if type(index) is np.ndarray:
+            places = np.multiply(index, step, dtype=np.int64)
+            places += start
+        else:
+            places = plus_multiple(start, step, index)
+        places = places.reshape(-1)  # flat: ufunc.at is fast
         used = src[region].reshape(-1)
         if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
             host = out.get()

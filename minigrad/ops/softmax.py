@@ -125,91 +125,104 @@ class CrossEntropy(Op):
 
 _WEIGHTED = Expr("nll_weighted", ("x", "scale"), "-x * scale")
 _SLOPES = Expr("nll_slopes", ("g", "target", "number"), "where(target == number, -g, 0)")
-_WEIGHTED_SLOPES = Expr(
-    "nll_weighted_slopes",
-    ("g", "target", "number", "scale"),
-    "where(target == number, -g * scale, 0)",
-)
 _EXACT = 1 << 24  # up to here integers are numbers of float32
 
 
-def _nll_slopes(g: Any, target: Any, scale: Any, numbers: Any) -> Any:
+def _where_kept(x: Any, target: Any, ignore_index: int | None) -> Any:
+    """x with 0 where a target is `ignore_index`."""
+    if ignore_index is None:
+        return x
+    ignored = dispatch.active.pointwise(TABLE["eq"], target, ignore_index)
+    return dispatch.active.pointwise(TABLE["masked_fill"], x, ignored, params=(0,))
+
+
+def _weights_of(classes: Any, weight: Any) -> Any:
+    return dispatch.active.gather(weight, 0, classes.reshape(-1)).reshape(classes.shape)
+
+
+@functools.lru_cache
+def _nll_slopes(ignore_index: int | None) -> Callable:
     """The gradient of `NllLoss`, as remembered launches know it; numbers: of the classes."""
-    own = dispatch.active.cast(target, numbers.dtype)  # as vectors have them
-    operands = [g[:, None], own[:, None], numbers]
-    if scale is None:
-        return dispatch.active.pointwise(_SLOPES, *operands, dtype=g.dtype)
-    operands.append(scale[:, None])
-    return dispatch.active.pointwise(_WEIGHTED_SLOPES, *operands, dtype=g.dtype)
+
+    def slopes(g: Any, target: Any, classes: Any, weight: Any, numbers: Any) -> Any:
+        active = dispatch.active
+        if weight is not None:
+            g = active.pointwise(TABLE["mul"], g, _weights_of(classes, weight), dtype=g.dtype)
+        kept = _where_kept(g, target, ignore_index)[:, None]
+        own = active.cast(classes, numbers.dtype)[:, None]  # as vectors have them
+        return active.pointwise(_SLOPES, kept, own, numbers, dtype=g.dtype)
+
+    return slopes
 
 
 class NllLoss(Op):
-    """-x at target along dimension 1: x (N, C, ...), target and the result (N, ...). The targets
-    have been checked."""
+    """-x at classes along dimension 1, times their weights (C,), which have no gradient; 0 where a
+    target is `ignore_index`: x (N, C, ...), target and the result (N, ...). classes: the targets,
+    checked, with any class in place of one that is none."""
 
-    saves = (1,)
+    saves = (1, 2, 3)
     repeats = True
 
     @staticmethod
-    def forward(x: Any, target: Any) -> Any:
-        found = dispatch.active.gather(x, 1, target[:, None]).reshape(target.shape)
-        return dispatch.active.pointwise(TABLE["neg"], found)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Tensor) -> tuple:
-        return _nll_gradient(ctx, g), None
-
-
-class WeightedNllLoss(Op):
-    """The same times the weights (C,) of the targets, which have no gradient, and these."""
-
-    saves = (1,)
-    saves_outputs = (1,)
-    repeats = True
-
-    @staticmethod
-    def forward(x: Any, target: Any, weight: Any) -> Any:
+    def forward(x: Any, target: Any, classes: Any, weight: Any, ignore_index: int | None) -> Any:
         active = dispatch.active
-        found = active.gather(x, 1, target[:, None]).reshape(target.shape)
-        scale = active.gather(weight, 0, target.reshape(-1)).reshape(target.shape)
-        return active.pointwise(_WEIGHTED, found, scale), scale
+        found = active.gather(x, 1, classes[:, None]).reshape(classes.shape)
+        if weight is None:
+            found = active.pointwise(TABLE["neg"], found)
+        else:
+            found = active.pointwise(_WEIGHTED, found, _weights_of(classes, weight))
+        return _where_kept(found, target, ignore_index)
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor) -> tuple:
-        return _nll_gradient(ctx, g), None, None
-
-
-def _nll_gradient(ctx: Any, g: Tensor) -> Tensor:
-    target, scale = (*ctx.tensors(), None)[:2]
-    shape, xp = ctx.shapes[0], array_module(g._array)
-    if mode.enabled or shape[1] > _EXACT:
-        slope = -g if scale is None else -g * scale
+    def vjp(ctx: Any, g: Tensor, ignore_index: int | None) -> tuple:
+        target, classes, weight = ctx.tensors()
+        shape, xp = ctx.shapes[0], array_module(g._array)
+        if not mode.enabled and shape[1] <= _EXACT:
+            exact = np.promote_types(g._array.dtype, np.float32)
+            numbers = xp.arange(shape[1], dtype=exact).reshape(-1, *(1,) * (len(shape) - 2))
+            arrays = [None if t is None else t._array for t in (g, target, classes, weight)]
+            found = wrap(dispatch.together(_nll_slopes(ignore_index), *arrays, numbers))
+            return found, None, None, None
+        slope = -g if weight is None else -g * weight.detach()[classes]
+        if ignore_index is not None:
+            slope = slope.masked_fill(target == ignore_index, 0)
         zeros = wrap(xp.zeros(shape, g._array.dtype))
-        return ScatterAdd.apply(zeros, target.unsqueeze(1), slope.unsqueeze(1), dim=1)
-    exact = np.promote_types(g._array.dtype, np.float32)
-    numbers = xp.arange(shape[1], dtype=exact).reshape(-1, *(1,) * (len(shape) - 2))
-    arrays = g._array, target._array, None if scale is None else scale._array
-    return wrap(dispatch.together(_nll_slopes, *arrays, numbers))
+        found = ScatterAdd.apply(zeros, classes.unsqueeze(1), slope.unsqueeze(1), dim=1)
+        return found, None, None, None
+
+
+def _share(g: Any, divisor: Any) -> Any:
+    """g / divisor, as remembered launches know it: their dtypes may differ."""
+    return dispatch.active.pointwise(TABLE["div"], g, divisor, dtype=g.dtype)
 
 
 class MeanOfClasses(Op):
-    """The sum of losses (M,), divided by how many targets are not ignored; and how many."""
+    """The sum of losses, divided by the sum of the weights (C,) of the targets that are not
+    `ignore_index`, or by how many there are; and that divisor. classes: as in `NllLoss`."""
 
     saves, saves_outputs = (), (1,)
     repeats = True
 
     @staticmethod
-    def forward(loss: Any, target: Any, ignore_index: int) -> Any:
+    def forward(loss: Any, target: Any, classes: Any, weight: Any, ignore_index: int | None) -> Any:
         active = dispatch.active
-        kept = active.pointwise(TABLE["ne"], target, ignore_index)
-        count = active.reduce("sum", kept, dtype=np.dtype(np.int64))
+        if weight is None:
+            kept = active.pointwise(TABLE["ne"], target, ignore_index)
+            divisor = active.reduce("sum", kept, dtype=np.dtype(np.int64))
+        else:
+            kept = _where_kept(_weights_of(classes, weight), target, ignore_index)
+            divisor = active.reduce("sum", kept)
         total = active.reduce("sum", loss)
-        return active.pointwise(TABLE["div"], total, count, dtype=loss.dtype), count
+        return active.pointwise(TABLE["div"], total, divisor, dtype=loss.dtype), divisor
 
     @staticmethod
-    def vjp(ctx: Any, g: Tensor, ignore_index: int) -> tuple:
-        (count,) = ctx.tensors()
-        return (g / count).expand(ctx.shapes[0]), None
+    def vjp(ctx: Any, g: Tensor, ignore_index: int | None) -> tuple:
+        (divisor,) = ctx.tensors()
+        if mode.enabled:
+            share = g / divisor
+        else:
+            share = wrap(dispatch.together(_share, g._array, divisor._array))
+        return share.expand(ctx.shapes[0]), None, None, None
 
 
 def _inside(logits: Any, target: Any) -> bool:

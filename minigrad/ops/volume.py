@@ -16,6 +16,7 @@ from minigrad import dtypes
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.node import check_devices
 from minigrad.ops.combine import pad_constant
+from minigrad.ops.composed import composed
 from minigrad.ops.conv import check_dtypes, check_sizes, conv2d, conv_transpose2d, with_batch
 from minigrad.ops.fold import Col2Im
 from minigrad.ops.pointwise import check_floating
@@ -191,6 +192,17 @@ def _max_pool3d(
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads, reach = triple(padding, "padding"), triple(dilation, "dilation")
+    how = dict(kernel=kernel, step=step, pads=pads, reach=reach, ceil=ceil)
+    found = _maxima(x, **how, both=True) if both else composed(_maxima, x, **how, both=False)
+    if input is x:
+        return found
+    return tuple([y.squeeze(0) for y in found]) if both else found.squeeze(0)
+
+
+def _maxima(
+    x: Tensor, kernel: tuple, step: tuple, pads: tuple, reach: tuple, ceil: bool, both: bool
+) -> Any:
+    """`max_pool3d` of (N, C, D, H, W), by planes and along the depth."""
     n, c, depth, height, width = x._array.shape
     frames = x.reshape(n, c * depth, height, width)
     y, inner = max_pool2d(frames, kernel[1:], step[1:], pads[1:], reach[1:], ceil, True)
@@ -200,7 +212,7 @@ def _max_pool3d(
         *((kernel[0], 1), (step[0], 1), (pads[0], 0), (reach[0], 1), ceil, True),
     )
     size = (outer._array.shape[2], *size)
-    return _joined(y, inner, outer, x._array.shape, size, input is x, both)
+    return _joined(y, inner, outer, x._array.shape, size, True, both)
 
 
 @autocasts
@@ -231,20 +243,28 @@ def avg_pool3d(
         return avg_pool3d(input.double(), *setting).trunc().to(input.dtype)
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
-    pads = triple(padding, "padding")
+    pads, how = triple(padding, "padding"), (ceil_mode, count_include_pad)
+    y = composed(
+        _averages, x, kernel=kernel, step=step, pads=pads, how=how, divisor=divisor_override
+    )
+    return y if input._array.ndim == 5 else y.squeeze(0)
+
+
+def _averages(
+    x: Tensor, kernel: tuple, step: tuple, pads: tuple, how: tuple, divisor: int | None
+) -> Tensor:
+    """`avg_pool3d` of (N, C, D, H, W), by planes and along the depth."""
     n, c, depth, height, width = x._array.shape
-    how = (ceil_mode, count_include_pad)
-    sums = None if divisor_override is None else 1
+    sums = None if divisor is None else 1
     y = avg_pool2d(
         x.reshape(n, c * depth, height, width), kernel[1:], step[1:], pads[1:], *how, sums
     )
     size = y._array.shape[2:]
     y = avg_pool2d(
         y.reshape(n, c, depth, size[0] * size[1]),
-        *((kernel[0], 1), (step[0], 1), (pads[0], 0), *how, divisor_override),
+        *((kernel[0], 1), (step[0], 1), (pads[0], 0), *how, divisor),
     )
-    y = y.reshape(n, c, y._array.shape[2], *size)
-    return y if input._array.ndim == 5 else y.squeeze(0)
+    return y.reshape(n, c, y._array.shape[2], *size)
 
 
 def _adaptive(name: str, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import pytest
 
 import kernels
 import minigrad as m
+from minigrad.ops import einsum
 
 SEED = 20261126
 RNG = np.random.default_rng(SEED)
@@ -221,3 +222,15 @@ def test_positions_of_triangles(name):
         expected = getattr(np, name)(rows, offset, columns)
         np.testing.assert_array_equal(found.numpy(), np.stack(expected))
         assert found.dtype == m.int32
+
+
+def test_an_equation_of_einsum_is_read_once_for_shapes(rng):
+    """And calls leave what was read as it is."""
+    a, b = rng.standard_normal((3, 3, 4)), rng.standard_normal((4, 5))
+    for equation in ("iij,jk->ki", "iij,jk"):
+        before = einsum._plan.cache_info()
+        for _ in range(3):
+            found = m.einsum(equation, m.from_numpy(a), m.from_numpy(b))
+            np.testing.assert_allclose(found.numpy(), np.einsum(equation, a, b), rtol=1e-12)
+        after = einsum._plan.cache_info()
+        assert (after.misses - before.misses, after.hits - before.hits) == (1, 2)

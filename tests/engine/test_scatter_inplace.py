@@ -7,6 +7,7 @@ import pytest
 
 import minigrad
 from kernels import dispatch
+from minigrad.ops import scatter
 
 NAMES = ("scatter_", "scatter_add_")
 LAYOUTS = {
@@ -137,3 +138,19 @@ def test_gradients_are_recorded(name):
     with minigrad.no_grad():
         getattr(x, name)(1, index, src)
     assert x[0, 0].item() == value
+
+
+@pytest.mark.parametrize("dim", range(3))
+def test_where_lines_begin_is_computed_once_for_shapes(dim, rng):
+    x, before = rng.standard_normal((4, 5, 3)), scatter._starts.cache_info()
+    for dtype in (np.int64, np.int32, np.int64):
+        index, src = rng.integers(0, 3, (2, 3, 3)).astype(dtype), rng.standard_normal((2, 5, 3))
+        wanted = x.copy()
+        for at in np.ndindex(index.shape):
+            to = (*at[:dim], index[at], *at[dim + 1 :])
+            wanted[to] = max(wanted[to], src[at])
+        given = (minigrad.from_numpy(a) for a in (index, src))
+        found = minigrad.from_numpy(x).scatter_reduce(dim, *given, "amax")
+        np.testing.assert_array_equal(found.numpy(), wanted)
+    after = scatter._starts.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (1, 2)

@@ -38,6 +38,20 @@ def test_embedding_backward(version, device, rng):
         check("embedding_backward", g[:, None], index[:, None], rows, **how)
 
 
+@pytest.mark.parametrize("version", VERSIONS_AND_DEFAULT)
+@pytest.mark.parametrize("rows", (7, 600))
+def test_embedding_backward_onto_an_array(version, rows, device, rng):
+    """Which stays as it is, also one that is not contiguous."""
+    g, index = normal(rng, (20, 33)), rng.integers(0, rows, 20)
+    onto = normal(rng, (33, rows)).T
+    for _ in range(3):
+        how = dict(onto=onto, version=version, device=device)
+        check("embedding_backward", g, index, rows, **how, scale=20)
+    before = onto.copy()
+    kernels.embedding_backward(put(g, device), put(index, device), rows, onto=put(onto, device))
+    np.testing.assert_array_equal(onto, before)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_embedding_backward_again_and_again(dtype, device, rng):
     """Remembered into few rows; the index is looked at each time."""

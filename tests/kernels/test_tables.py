@@ -13,7 +13,7 @@ from kernels.pointwise import FUNCTIONS, TABLE, Expr
 PARAMS = dict(
     nan=0.5,
     alpha=0.7, scale=1.1, low=-0.4, high=0.5, value=0.3, slope=0.1, beta=0.8, threshold=1.5,
-    limit=0.1, delta=0.6, p=2.5,
+    limit=0.1, delta=0.6, p=2.5, lambd=0.4,
 )  # fmt: skip
 # Where the operation is smooth and defined; everything else takes numbers around 0.
 RANGES = {

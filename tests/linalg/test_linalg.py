@@ -558,3 +558,20 @@ def test_factors_of_many_matrices_one_of_which_is_not_finite(rng, torch):
     np.testing.assert_array_equal(ours.pivots[[0, 1, 3, 4]], theirs.pivots[[0, 1, 3, 4]])
     p, lower, upper = minigrad.linalg.lu(minigrad.from_numpy(a[3:]))
     np.testing.assert_allclose(p @ lower @ upper, a[3:], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (5, 8), (2, 6, 6), (2, 0, 3, 2)])
+def test_least_squares_need_no_pseudoinverse_where_nothing_is_recorded(shape, rng, monkeypatch):
+    a, b = rng.standard_normal(shape), rng.standard_normal((*shape[:-1], 3))
+    a[..., 1] = 2 * a[..., 0]  # of least norm among several
+    given = minigrad.tensor(a, requires_grad=True)
+    recorded = minigrad.linalg.lstsq(given, minigrad.tensor(b))
+    if a.size:
+        monkeypatch.delattr(minigrad.linalg, "pinv")
+    found = minigrad.linalg.lstsq(given.detach(), minigrad.tensor(b))
+    wanted = np.linalg.pinv(a, rcond=1e-10) @ b
+    np.testing.assert_allclose(found.solution.numpy(), wanted, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(recorded.solution.detach().numpy(), wanted, rtol=1e-9, atol=1e-11)
+    assert found.rank.tolist() == recorded.rank.tolist()
+    assert found.rank.dtype == recorded.rank.dtype == minigrad.int64
+    np.testing.assert_array_equal(given.detach().numpy(), a)

@@ -349,7 +349,7 @@ def test_nll_loss_is_one_node_with_derivatives(shape, rng):
     weight = minigrad.rand(4, dtype=minigrad.float64)
     for given in ({}, {"weight": weight}, {"weight": weight, "ignore_index": 3}):
         loss = F.nll_loss(x, target, reduction="none", **given)
-        if "ignore_index" not in given and len(shape) > 1:
+        if len(shape) > 1:
             assert loss.grad_fn.next_functions[0][0].name() == "AccumulateGrad"
         assert minigrad.autograd.gradcheck(
             functools.partial(F.nll_loss, target=target, **given), [x]
@@ -366,6 +366,28 @@ def test_nll_loss_is_one_node_with_derivatives(shape, rng):
     target.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("ignored", (-100, 2, 7))
+@pytest.mark.parametrize("weighted", (False, True))
+def test_ignored_targets_that_change(ignored, weighted, rng):
+    """The launches are remembered from the third call on."""
+    x = minigrad.tensor(real(rng, 6, 4), requires_grad=True)
+    weight = rng.random(4) + 0.5 if weighted else np.ones(4)
+    given = {"ignore_index": ignored, "weight": minigrad.tensor(weight) if weighted else None}
+    for _ in range(5):
+        target = rng.choice([0, 1, 3, ignored], 6)
+        target[:2] = 1, ignored
+        scale = np.where(target == ignored, 0, weight[np.where(target == ignored, 0, target)])
+        slope = np.zeros((6, 4))
+        slope[np.arange(6), target % 4] = -scale / scale.sum()
+        loss = F.nll_loss(x, minigrad.tensor(target), **given)
+        close(loss.item(), (slope * x.detach().numpy()).sum())
+        close(minigrad.autograd.grad(loss, x)[0], slope)
+        logits = F.cross_entropy(x, minigrad.tensor(target), **given)
+        close(logits, F.nll_loss(x.log_softmax(1), minigrad.tensor(target), **given))
+        with pytest.raises(IndexError, match="Target 4 is out of bounds"):
+            F.nll_loss(x, minigrad.full((6,), 4), **given)
 
 
 def test_nll_loss_of_a_batch(rng):

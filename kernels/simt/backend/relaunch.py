@@ -33,7 +33,7 @@ HEADER, LAUNCH = 7, 4
 # the machine code, where its arguments begin, how many words they are and its cost (`sharing`); the
 # words of the arguments. A fix is the word to set, where it comes from (an operand, or -1, -2, ...
 # for the arrays that are made), and an offset in bytes or the kind of a number.
-MAX_OPERANDS, MAX_NDIM, MAX_MADE = 64, 6, 12
+MAX_OPERANDS, MAX_NDIM, MAX_MADE = 64, 6, 48
 MAX_KEY = 2 + MAX_OPERANDS * (2 + 2 * MAX_NDIM)
 FACTOR = 0x9E3779B97F4A7C15
 _HEAD = object.__basicsize__
