@@ -372,7 +372,8 @@ class OpNode(Node):
     def shown(self) -> Self:
         # Not when it is made: in Python, a loop over objects of one class takes less time
         if not self.titled:
-            self.__class__ = named(type(self), self.op.grad_name)
+            kind: Any = type(self)
+            self.__class__ = named(kind, self.op.grad_name)
         return self
 
     def tensors(self) -> tuple:

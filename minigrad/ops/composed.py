@@ -67,13 +67,14 @@ def _slopes(function: Callable, needs: tuple, **attrs: Any) -> Callable:
     """The gradients of the inputs that need one, as remembered launches know them."""
 
     def slopes(g: Any, *arrays: Any) -> tuple:
-        tensors = [None if a is None else wrap(a) for a in arrays]
+        tensors: list[Any] = [None if a is None else wrap(a) for a in arrays]
         wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
         with enable_grad():
             for t in wanted:
                 t.requires_grad_()
             y = function(*tensors, **attrs)
-        return tuple([t._array for t in grad(y, wanted, wrap(g))])
+        found: Any = grad(y, wanted, wrap(g))
+        return tuple([t._array for t in found])
 
     return slopes
 

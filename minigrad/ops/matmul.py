@@ -96,6 +96,8 @@ class MatMul(Op):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
+        a: Any
+        b: Any
         a, b = ctx.tensors()
         m, n = ctx.shapes
         if min(len(m), len(n)) == 1:  # as matrices

@@ -103,9 +103,13 @@ def grid_sample(
     _check_grid(input, grid, dims, mode, padding_mode)
     align_corners = _aligned("grid_sample", align_corners)
     if dims == 2 and mode != "bicubic" and state.observer is None:
-        options = {"padding_mode": padding_mode, "align_corners": align_corners}
+        options: dict[str, Any] = {"padding_mode": padding_mode, "align_corners": align_corners}
         return GridSample.apply(input, grid, mode=mode, **options)
-    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+    options = {
+        "mode": mode,
+        "padding_mode": padding_mode,
+        "align_corners": align_corners,
+    }
     if state.enabled and (input.requires_grad or grid.requires_grad):
         return _composed(input, grid, **options)  # whose gradient looks at numbers
     return composed(_composed, input, grid, **options)

@@ -250,7 +250,7 @@ def parts(
         node = Parts((edge(x),), ())
         node.dim, node.shape, node.title, node.stacked = dim, array.shape, title, lengths is None
         node.places = places
-    views, outs = [], []
+    views, outs = [], list[tuple]()
     for index, link in places:
         part = array[index]
         made = _view(x, part, link, needs)

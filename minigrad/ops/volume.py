@@ -192,7 +192,7 @@ def _max_pool3d(
     kernel = triple(kernel_size, "kernel_size")
     step = kernel if stride is None or stride == () else triple(stride, "stride")
     pads, reach = triple(padding, "padding"), triple(dilation, "dilation")
-    how = dict(kernel=kernel, step=step, pads=pads, reach=reach, ceil=ceil)
+    how: dict[str, Any] = dict(kernel=kernel, step=step, pads=pads, reach=reach, ceil=ceil)
     found = _maxima(x, **how, both=True) if both else composed(_maxima, x, **how, both=False)
     if input is x:
         return found
@@ -251,7 +251,12 @@ def avg_pool3d(
 
 
 def _averages(
-    x: Tensor, kernel: tuple, step: tuple, pads: tuple, how: tuple, divisor: int | None
+    x: Tensor,
+    kernel: tuple,
+    step: tuple,
+    pads: tuple,
+    how: tuple[bool, bool],
+    divisor: int | None,
 ) -> Tensor:
     """`avg_pool3d` of (N, C, D, H, W), by planes and along the depth."""
     n, c, depth, height, width = x._array.shape

@@ -11,6 +11,7 @@ import ast
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from numba.core import types
 
@@ -40,7 +41,7 @@ class Clip:
     conditions: list[ast.expr] = field(default_factory=list)
     one: bool = False
     step: ast.expr | None = None
-    phase: ast.expr | None = None
+    phase: ast.expr = field(default_factory=lambda: const(0))
     factors: list[ast.expr] = field(default_factory=list)
 
     @property
@@ -189,7 +190,7 @@ class Affine:
         return clip
 
     def _progression(
-        self, clip: Clip, left: ast.expr, op: ast.cmpop, right: ast.expr, name: str
+        self, clip: Clip, left: ast.BinOp, op: ast.cmpop, right: ast.expr, name: str
     ) -> bool:
         """Add `(name + phase) % step == 0` to a clip, if the comparison is one."""
         if constant(right) != 0 or not isinstance(op, ast.Eq) or clip.step is not None:
@@ -214,7 +215,7 @@ class Affine:
         others = names(rest) | names(factor or const(0))
         if factor is None or others & set(self.box) or isinstance(op, ast.Eq):
             return False
-        below = ast.UnaryOp(ast.USub(), rest)
+        below: ast.expr = ast.UnaryOp(ast.USub(), rest)
         if isinstance(op, ast.Lt | ast.GtE):  # the quotient, rounded up
             below = binary(binary(below, ast.Add(), factor), ast.Sub(), const(1))
         quotient = binary(below, ast.FloorDiv(), factor)
@@ -287,7 +288,7 @@ def coefficient(expr: ast.expr, name: str) -> int | None:
     return 0
 
 
-def _is_remainder(expr: ast.expr) -> bool:
+def _is_remainder(expr: ast.expr) -> TypeGuard[ast.BinOp]:
     return isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.Mod)
 
 
@@ -295,12 +296,13 @@ def linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
     """(factor, rest) of an affine expression `factor * name + rest`; the factor None: 0."""
     if name not in names(expr):
         return None, expr
+    factor: ast.expr | None
     match expr:
         case ast.BinOp(left=a, op=ast.Mult(), right=b):
             if name in names(b):
                 a, b = b, a
             factor, rest = linear(a, name)
-            return _times(factor, b), _times(rest, b)
+            return _times(factor or const(0), b), _times(rest, b)
         case ast.BinOp(left=a, op=op, right=b):
             (factor, rest), (other, more) = linear(a, name), linear(b, name)
             if other is not None:
@@ -308,7 +310,7 @@ def linear(expr: ast.expr, name: str) -> tuple[ast.expr | None, ast.expr]:
             return factor, _plus(rest, op, more)
         case ast.UnaryOp(operand=a):
             factor, rest = linear(a, name)
-            return ast.UnaryOp(ast.USub(), factor), ast.UnaryOp(ast.USub(), rest)
+            return ast.UnaryOp(ast.USub(), factor or const(0)), ast.UnaryOp(ast.USub(), rest)
     return const(1), const(0)
 
 
@@ -320,8 +322,9 @@ def _plus(a: ast.expr, op: ast.operator, b: ast.expr) -> ast.expr:
 
 
 def _times(a: ast.expr, b: ast.expr) -> ast.expr:
-    simple = {0: const(0), 1: b}
-    return simple.get(constant(a)) or binary(a, ast.Mult(), b)
+    if constant(a) == 0:
+        return a
+    return b if constant(a) == 1 else binary(a, ast.Mult(), b)
 
 
 class _Substitute(ast.NodeTransformer):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from numba.core import types
 
@@ -95,9 +95,10 @@ def _walks(body: list[ast.stmt], facts: Facts, affine: Affine) -> Iterator[_Walk
                     yield _Walk(test, written)
 
 
-def _may_walk(node: ast.AST, local: Mapping[str, Any]) -> bool:
-    named = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-    return named and node.value.id not in local
+def _may_walk(node: ast.AST, local: Mapping[str, Any]) -> TypeGuard[ast.Subscript]:
+    if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
+        return False
+    return node.value.id not in local
 
 
 def _reasoning(facts: Facts, kinds: Mapping[str, Any]) -> Affine:
@@ -115,7 +116,7 @@ def _far(node: ast.Subscript, written: bool, step: str, affine: Affine) -> ast.e
     *rows, last = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     place, limit = affine.expanded(last), _FAR_WRITTEN if written else _FAR_READ
     along = None if place is None else coefficient(place, step)
-    if not along or abs(along) > _NEAR:
+    if place is None or not along or abs(along) > _NEAR:
         return None
     for dim in reversed(range(len(rows))):
         row = affine.expanded(rows[dim])
@@ -131,7 +132,7 @@ def _far(node: ast.Subscript, written: bool, step: str, affine: Affine) -> ast.e
 
 def _dtype(node: ast.Subscript, kinds: Mapping[str, Any]) -> types.Type | None:
     """The type of an element, if it is a number that the processor computes with."""
-    dtype = getattr(kinds.get(node.value.id), "dtype", None)
+    dtype = getattr(kinds.get(ast.unparse(node.value)), "dtype", None)
     return dtype if isinstance(dtype, types.Number) and dtype != types.float16 else None
 
 
@@ -160,9 +161,11 @@ class _Apart(ast.NodeTransformer):
             if isinstance(stmt, ast.For | ast.If):
                 stmt = shallow_copy(stmt)
                 stmt.body, stmt.orelse = self.block(stmt.body), self.block(stmt.orelse)
-            if isinstance(stmt, ast.For) and all(isinstance(s, ast.Assign) for s in stmt.body):
-                self.step = counter(stmt)
-                stmt.body = [new for inner in stmt.body for new in self.statement(inner)]
+            if isinstance(stmt, ast.For):
+                assigned = [inner for inner in stmt.body if isinstance(inner, ast.Assign)]
+                if len(assigned) == len(stmt.body):
+                    self.step = counter(stmt)
+                    stmt.body = [new for inner in assigned for new in self.statement(inner)]
             out.append(stmt)
         return out
 
@@ -197,7 +200,8 @@ class _Apart(ast.NodeTransformer):
         self.reads.append(assign(name, node, node))
         return load(name)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return node  # of which one branch may not be read
+    def _as_it_is(self, node: Any) -> Any:
+        """A part of it may not be read."""
+        return node
 
-    visit_BoolOp = visit_Compare = visit_IfExp
+    visit_IfExp = visit_BoolOp = visit_Compare = _as_it_is
