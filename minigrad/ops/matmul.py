@@ -15,6 +15,7 @@ from minigrad._foreign import no_tensor, reject_foreign
 from minigrad.autograd.mode import autocasts, joining, mode
 from minigrad.autograd.node import Op, titled
 from minigrad.backends import array_module, is_batched
+from minigrad.backends.current import Found
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
 from minigrad.ops.views import Diagonal, ZerosExceptView, unshared
@@ -79,7 +80,7 @@ class MatMul(Op):
     def again(a: Any, b: Any) -> Any:
         if a.ndim > 1 and b.ndim > 1:
             return dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, a, b, None)
-        if _is_recorded(b):
+        if _is_recorded(b) or Found.several:  # GPUs, of which this may not be the one in use
             return None
         x, y, shape = _matrices(a, b)
         found = dispatch.relaunch(dispatch.tracer, dispatch.active, _NAME, x, y, None)
@@ -227,6 +228,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input (..., in) @ weight (out, in).T + bias (out,)."""
     shape = input._array.shape
     if weight._array.ndim == 1 and shape and bias is None:
+        weight.numel()  # raises for that of a lazy layer, which has no shape yet
         return matmul(input, weight)
     if weight._array.ndim != 2 or not shape:
         raise RuntimeError(
