@@ -77,3 +77,14 @@ def test_the_inputs_of_a_loss_come_next(torch, loss, reduction):
         following = [node.name().rpartition("::")[2] for node, _ in made.next_functions]
         found.append((made.name(), following))
     assert found[0] == found[1]
+
+
+def test_classes_of_nodes_have_their_names_wherever_a_program_meets_them():
+    x = minigrad.ones(3, requires_grad=True)
+    node, names = (x * 2).exp().sum().grad_fn, []
+    while node.next_functions:
+        names.append(type(node).__name__)
+        node = node.next_functions[0][0]
+    assert names == ["SumBackward0", "ExpBackward0", "MulBackward0"]
+    edge = minigrad.autograd.graph.get_gradient_edge(x.exp())
+    assert type(edge.node).__name__ == "ExpBackward0"
