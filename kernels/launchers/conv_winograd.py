@@ -28,6 +28,7 @@ from kernels.support import thread_pool
 PART, GPU_PART = 800_000, 1 << 28
 LEAST = 64  # tiles of a part
 COLUMNS = 32  # of the products' tiles: fewer leave a part of each empty
+FEW = 4  # transforming inputs and results should take so many times what weights do
 SUMMED = 4 * PART  # of backward-weight: what each part makes of the weights is added up
 
 
@@ -46,15 +47,19 @@ def refusal(name: str, geo: Geometry, dtype) -> str | None:
 
 
 class _Part(NamedTuple):
-    """Some images, and the tiles of each that are worked on together: from one to another one."""
+    """Some images, in how many groups (`numba_cuda.conv_winograd`), and the tiles of each that are
+    worked on together: from one to another one."""
 
     images: int
+    groups: int
     tiles: list[Pair]
 
 
-def _in_parts(geo: Geometry, like, most: int, make: Callable[[_Part], tuple]) -> list[tuple]:
-    """For each part of the images, of about `most` bytes on a CPU, its slice, and what `make` makes
-    of it."""
+def _in_parts(
+    geo: Geometry, like, most: int, groups: int, make: Callable[[_Part], tuple]
+) -> list[tuple]:
+    """For each part of the images, of `groups` of about `most` bytes each on a CPU, its slice, and
+    what `make` makes of it."""
     (images, *_), (read, written), each = geo.x_shape, geo.channels, math.prod(_tiles(geo))
     # Each part reads, or makes, all weights, and should not be much smaller.
     least = max(LEAST, read * written // (read + written))
@@ -64,20 +69,20 @@ def _in_parts(geo: Geometry, like, most: int, make: Callable[[_Part], tuple]) ->
     parts = ceil_div(full, max(1, count // COLUMNS))
     ends = [min(full * i // parts * COLUMNS, each) for i in range(parts + 1)]
     tiles = list(itertools.pairwise(ends))
-    some = _fullest(images, each, count) if parts == 1 else 1
+    some = groups * (_fullest(ceil_div(images, groups), each, count) if parts == 1 else 1)
     made: dict[int, tuple] = {}
     steps = []
     for first in range(0, images, some):
         number = min(some, images - first)
         if number not in made:
-            made[number] = make(_Part(number, tiles))
+            made[number] = make(_Part(number, 1 if number % groups else groups, tiles))
         steps.append((slice(first, first + number), *made[number]))
     return steps
 
 
 def _fullest(images: int, each: int, most: int) -> int:
-    """How many images a part has, up to twice as many as `most` tiles, so that those of all parts
-    fill the fewest tiles of products."""
+    """How many images a group has, up to twice as many as `most` tiles, so that those of all
+    groups fill the fewest tiles of products."""
     few = max(1, min(images, MAX_GRID_YZ, most // each))
 
     def columns(some: int) -> int:
@@ -98,17 +103,19 @@ def _inputs(geo: Geometry) -> Planes:
 
 
 def _factor(
-    dialect: Dialect, name: str, like, kind: str, planes: Planes, grid: Pair, tiles: Pair, *row: int
+    dialect: Dialect, name: str, like, kind: str, planes: Planes, grid: Pair, groups: int,
+    tiles: Pair, *row: int,
 ):  # fmt: skip
-    """The function from planes to a factor of the products, (16, channels, tiles), by the kernel
-    `kind`. grid: channels and images. row: how far rows are apart, if the kernel asks for it."""
+    """The function from planes to a factor of the products, (16 * groups, channels, tiles), by the
+    kernel `kind`. grid: channels and images. row: how far rows are apart, if the kernel asks."""
     own, (first, end) = dialect.conv_winograd, tiles
     kernel = getattr(own, kind)(dialect.common.scalar_type(like.dtype))
     run = launcher(name, kind, kernel, (ceil_div(end - first, own.BLOCK), *grid), own.BLOCK)
     sizes = planes.rows * planes.width, *row, first, end - first
+    shape = 16 * groups, grid[0], grid[1] // groups * (end - first)
 
     def factor(flat):
-        made = empty((16, grid[0], grid[1] * (end - first)), like.dtype, flat)
+        made = empty(shape, like.dtype, flat)
         run(flat, made, *sizes)
         return made
 
@@ -121,33 +128,41 @@ def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool,
     (images, read), written, dtype = geo.x_shape[:2], geo.w_shape[0], like.dtype
     own, acc_t = dialect.conv_winograd, dialect.common.scalar_type(dtype)
     shape, planes = (images, written, *geo.out), _inputs(geo)
-    grid = ceil_div(read, own.BLOCK), written
+    groups, threads = 1, thread_pool.get_num_threads()
+    if dialect.name == "numba" and not on_gpu(like):
+        # A thread multiplies what it made itself, by weights of its own.
+        most = images * math.prod(_tiles(geo)) * (read + written) // (FEW * read * written)
+        groups = max(1, min(threads, images, most))
+    grid = ceil_div(read, own.BLOCK), written, groups
     of_weights = launcher(name, "weights", own.weights(acc_t, turned), grid, own.BLOCK)
 
     def make(part: _Part) -> tuple:
         pad = planes.launch(dialect, name, like, part.images * read, 1)
-        return pad, [one(part.images, tiles) for tiles in part.tiles]
+        return pad, [one(part.images, part.groups, tiles) for tiles in part.tiles]
 
-    def one(images: int, tiles: Pair):
+    def one(images: int, groups: int, tiles: Pair):
         (first, end), width = tiles, planes.width
-        inputs = _factor(dialect, name, like, "inputs", planes, (read, images), tiles, width)
+        given = planes, (read, images), groups, tiles, width
+        inputs = _factor(dialect, name, like, "inputs", *given)
         kernel, grid = own.outputs(acc_t, has_bias), ceil_div(end - first, own.BLOCK)
         outputs = launcher(name, "winograd", kernel, (grid, written, images), own.BLOCK)
 
         def results(u, flat, bias, y) -> None:
-            outputs(matmul(dialect, u, inputs(flat)), bias, y, width, first, end - first)
+            m = matmul(dialect, u[: 16 * groups], inputs(flat))
+            outputs(m, bias, y, width, first, end - first)
 
         return results
 
-    steps = _in_parts(geo, like, PART * thread_pool.get_num_threads(), make)
+    steps = _in_parts(geo, like, PART * threads // groups, groups, make)
 
     def convolved(w, x, bias):
-        u, y = empty((16, written, read), dtype, x), empty(shape, dtype, x)
+        u, y = empty((16 * groups, written, read), dtype, x), empty(shape, dtype, x)
         of_weights(w.reshape(*w.shape[:2], 9), u)
         for some, pad, parts in steps:
             flat = pad(x[some])
             for results in parts:
                 results(u, flat, bias, y[some])
+            del flat  # so that each part lies where the one before did, in the same caches
         return y
 
     return convolved
@@ -187,14 +202,14 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
         ]
         factors = [
             (
-                _factor(*given, "gradients", of_g, (written, n), some),
-                _factor(*given, "inputs", of_x, (read, n), some, width),
+                _factor(*given, "gradients", of_g, (written, n), 1, some),
+                _factor(*given, "inputs", of_x, (read, n), 1, some, width),
             )
             for some in part.tiles
         ]
         return *pads, factors
 
-    steps = _in_parts(geo, like, SUMMED, make)  # the same sums with any number of threads
+    steps = _in_parts(geo, like, SUMMED, 1, make)  # the same sums with any number of threads
 
     def weight(g, x):
         total = None

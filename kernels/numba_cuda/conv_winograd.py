@@ -18,6 +18,9 @@ convolutional neural networks", 2016).
     inputs     planes -> v (16, C, tiles), of windows of 4 x 4, two apart
     outputs    m = u @ v (16, O, tiles) -> y
 
+Images may be in groups, each with factors of its own behind those of the one before: then who makes
+the tiles of a group can multiply them too, and needs nothing that others have in their caches.
+
 For backward-data the gradient is convolved with the filters turned. For backward-weight each step
 is taken back, the last one first:
 
@@ -75,16 +78,27 @@ def _taps(acc_t):
     return taps
 
 
+@cuda.jit(device=True)
+def _place(image, count, factors, columns):
+    """The factor from which on an image's tiles are, and the column of the first one; of `factors`,
+    each with `columns` tiles, 16 belong to a group of images."""
+    if factors == 16:
+        return 0, image * count
+    images = columns // count
+    return image // images * 16, image % images * count
+
+
 @functools.cache
 def weights(acc_t, turned: bool):
-    """Block BLOCK: a thread makes u[:, row, column] of a filter of w (O, C, 9), which is `turned`
-    by 180 degrees for backward-data; row and column are O and C, then C and O."""
+    """Block BLOCK, grid (columns, rows, groups): a thread makes u[:, row, column] of a filter of w
+    (O, C, 9), which is `turned` by 180 degrees for backward-data; row and column are O and C, then
+    C and O."""
     of_taps, (first, step) = _of_taps(acc_t), (8, -1) if turned else (0, 1)
 
     @cuda.jit
     def conv2d_winograd_weights(w, u):
         down = cuda.shared.array((4, 3, BLOCK), acc_t)
-        tx, row = cuda.threadIdx.x, cuda.blockIdx.y
+        tx, row, factor = cuda.threadIdx.x, cuda.blockIdx.y, 16 * cuda.blockIdx.z
         column = cuda.blockIdx.x * BLOCK + tx
         if column < u.shape[2]:
             o, c = (column, row) if turned else (row, column)
@@ -98,21 +112,22 @@ def weights(acc_t, turned: bool):
             for i in range(4):
                 m = of_taps(down[i, 0, tx], down[i, 1, tx], down[i, 2, tx])
                 for j in range(4):
-                    u[4 * i + j, row, column] = m[j]
+                    u[factor + 4 * i + j, row, column] = m[j]
 
     return conv2d_winograd_weights
 
 
 @functools.cache
 def inputs(acc_t):
-    """Grid (tiles, channels, images): a thread makes v[:, channel, image * count + tile] of the
-    `count` tiles from the tile `first` on, over the ends of rows. planes flat: for each image and
-    channel four phases of `plane` elements, in rows of `width`."""
+    """Grid (tiles, channels, images): a thread makes v[:, channel, column + tile] of the `count`
+    tiles of an image from the tile `first` on, over the ends of rows. planes flat: for each image
+    and channel four phases of `plane` elements, in rows of `width`."""
 
     @cuda.jit
     def conv2d_winograd_inputs(planes, v, plane, width, first, count):
         tile = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         channel, image = cuda.blockIdx.y, cuda.blockIdx.z
+        factor, column = _place(image, count, v.shape[0], v.shape[2])
         if tile < count:
             base = (image * cuda.gridDim.y + channel) * 4 * plane + first + tile
             down = cuda.local.array((4, 4), acc_t)
@@ -125,7 +140,7 @@ def inputs(acc_t):
             for i in range(4):
                 m = _of_window(down[i, 0], down[i, 1], down[i, 2], down[i, 3])
                 for j in range(4):
-                    v[4 * i + j, channel, image * count + tile] = m[j]
+                    v[factor + 4 * i + j, channel, column + tile] = m[j]
 
     return conv2d_winograd_inputs
 
@@ -140,17 +155,18 @@ def outputs(acc_t, has_bias: bool):
     def conv2d_winograd_outputs(m, bias, y, width, first, count):
         results = cuda.shared.array((2, 2, BLOCK), acc_t)
         tx, channel, image = cuda.threadIdx.x, cuda.blockIdx.y, cuda.blockIdx.z
+        factor, column = _place(image, count, m.shape[0], m.shape[2])
         own = cuda.blockIdx.x * BLOCK
         more = acc_t(bias[channel]) if has_bias else acc_t(0)
         if own + tx < count:
-            at = image * count + own + tx
+            at = column + own + tx
             down = cuda.local.array((2, 4), acc_t)
             for j in range(4):
                 pair = _results(
-                    m[j, channel, at],
-                    m[4 + j, channel, at],
-                    m[8 + j, channel, at],
-                    m[12 + j, channel, at],
+                    m[factor + j, channel, at],
+                    m[factor + 4 + j, channel, at],
+                    m[factor + 8 + j, channel, at],
+                    m[factor + 12 + j, channel, at],
                 )
                 down[0, j] = pair[0]
                 down[1, j] = pair[1]
@@ -180,6 +196,7 @@ def gradients(acc_t):
     def conv2d_winograd_gradients(planes, d, plane, first, count):
         tile = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         channel, image = cuda.blockIdx.y, cuda.blockIdx.z
+        factor, column = _place(image, count, d.shape[0], d.shape[2])
         if tile < count:
             base = (image * cuda.gridDim.y + channel) * 4 * plane + first + tile
             down = cuda.local.array((4, 2), acc_t)
@@ -190,7 +207,7 @@ def gradients(acc_t):
             for i in range(4):
                 m = _of_gradients(down[i, 0], down[i, 1])
                 for j in range(4):
-                    d[4 * i + j, channel, image * count + tile] = m[j]
+                    d[factor + 4 * i + j, channel, column + tile] = m[j]
 
     return conv2d_winograd_gradients
 

@@ -17,7 +17,7 @@ from kernels.launchers import conv_batch, conv_costs, conv_tables
 from kernels.launchers.conv_planes import Geometry
 from kernels.launchers.conv_tables import Layout, Tables, of_inputs, of_outputs, of_weights
 from kernels.launchers.plans import Plans
-from kernels.support import processor
+from kernels.support import processor, thread_pool
 from tests.kernels.helpers import BFLOAT16, DEVICES, assert_close, get, normal, put, wide
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -356,12 +356,22 @@ def test_sums_rows_and_images_in_parts(device, case, rng, monkeypatch):
 @pytest.mark.parametrize("backend", ["numba", "cupy"])
 @pytest.mark.parametrize("padding", [(0, 0), (2, 1)])
 @pytest.mark.parametrize("shape", [(1, 17, 20), (5, 3, 4), (3, 40, 9)])
-def test_tiles_of_results_in_parts(device, shape, padding, backend, rng, monkeypatch):
-    """Parts of images and parts of an image, not all of the same size."""
+@pytest.mark.parametrize("threads", [1, 3])
+def test_tiles_of_results_in_parts(device, threads, shape, padding, backend, rng, monkeypatch):
+    """Parts of images and parts of an image, not all of the same size, and the images of a part in
+    a group for each thread."""
     winograd = importlib.import_module("kernels.launchers.conv_winograd")
-    parts = (("PART", 30_000), ("SUMMED", 60_000), ("GPU_PART", 30_000), ("LEAST", 8))
+    parts = (("PART", 30_000), ("SUMMED", 60_000), ("GPU_PART", 30_000), ("LEAST", 8), ("FEW", 1))
     for name, value in parts:
         monkeypatch.setattr(winograd, name, value)
+    monkeypatch.setattr(thread_pool.wanted, "value", threads)
+    products, matmul = set(), winograd.matmul
+
+    def seen(dialect, u, v):
+        products.add(len(u))
+        return matmul(dialect, u, v)
+
+    monkeypatch.setattr(winograd, "matmul", seen)
     monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
     images, height, width = shape
     x, w = normal(rng, (images, 7, height, width)), normal(rng, (9, 7, 3, 3))
@@ -374,6 +384,8 @@ def test_tiles_of_results_in_parts(device, shape, padding, backend, rng, monkeyp
     dx = kernels.conv2d_backward_data(on_g, on_w, x.shape, (1, 1), padding, **how)
     expected = reference.conv2d_backward_data(wide(g), wide(w), x.shape, (1, 1), padding)
     assert_close(dx, expected, abs(expected).max(), 81)
+    grouped = threads if device == "cpu" and backend == "numba" and images == 3 else 1
+    assert max(products) == 16 * grouped
     dw = kernels.conv2d_backward_weight(on_g, on_x, w.shape, (1, 1), padding, **how)
     expected = reference.conv2d_backward_weight(wide(g), wide(x), w.shape, (1, 1), padding)
     assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
