@@ -56,9 +56,9 @@ _LOW = (1 << 32) - 1  # of a range, its first block
 _LONG = 10_000_000  # ns: in longer launches a thread that is slower matters more than caches
 _UNEVEN, _GREEDY = 8, 64  # launches until no block is kept, and for how many none is
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
-# ns: a caller that waits for more than that and 4 times its own part was not helped. Less it waits
-# also where a helper must fetch what the caller's cache has: run alone, the caller would have more.
-_LATE = 400_000
+# A caller that waits for more than 50 us and 6 times its own part was not helped. Less it waits also
+# where a helper must fetch what the caller's cache has: run alone, the caller would have more.
+_LATE, _LATER = 50_000, 6
 _PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
 _REPORT = 10  # the word of a launch with the address of its report
@@ -627,8 +627,8 @@ finish:
   %over.at = call i64 @now(i32 {_CLOCK})
   %waited = sub i64 %over.at, %work.ended
   %worked = sub i64 %work.ended, %work.begun
-  %worked.4 = shl i64 %worked, 2
-  %bearable = add i64 %worked.4, {_LATE}
+  %much = mul i64 %worked, {_LATER}
+  %bearable = add i64 %much, {_LATE}
   %late = icmp ugt i64 %waited, %bearable
   %penalty.at = getelementptr i64, ptr %pool, i64 {PENALTY}
   %penalty = load i64, ptr %penalty.at
