@@ -56,8 +56,8 @@ _LOW = (1 << 32) - 1  # of a range, its first block
 _LONG = 10_000_000  # ns: in longer launches a thread that is slower matters more than caches
 _UNEVEN, _GREEDY = 8, 64  # launches until no block is kept, and for how many none is
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
-# A caller that waits for more than 50 us and 6 times its own part was not helped. Less it waits also
-# where a helper must fetch what the caller's cache has: run alone, the caller would have more.
+# A caller that waits for more than 50 us and 6 times its own part was not helped. For less it waits
+# where a helper must fetch what the caller's cache has, too: run alone, that would have more.
 _LATE, _LATER = 50_000, 6
 _PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
