@@ -250,13 +250,14 @@ def test_a_helper_that_only_takes_longer_is_not_late(uneven):
 
     def is_late() -> bool | None:
         pool[[sharing.SKIP, sharing.UNEVEN]], uneven._cost = 0, LONG // 1000
-        uneven(x, 50_000)
+        uneven(x, 20_000)
         return bool(pool[sharing.SKIP]) if pool[sharing.UNEVEN] else None  # it was not helped
 
-    found = [is_late() for _ in range(50)]
-    if found.count(None) == 50:
+    helped = [late for _ in range(200) if (late := is_late()) is not None]
+    if len(helped) < 20:
         pytest.skip("no helper got a processor")
-    assert False in found, found
+    # where other processes run, some are late
+    assert "....." in "".join("L" if late else "." for late in helped)
 
 
 def test_quarters_are_kept_unless_helpers_are_slower(uneven):
