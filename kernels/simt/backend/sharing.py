@@ -5,10 +5,8 @@ takes, and `cost` points to the nanoseconds that it is expected to take on one O
 corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which
 runs `serve(pool, number)` forever, take chunks of the blocks until none is left, each of its own
 range first, then from the ends of the others'. So a thread finds in its caches what it wrote in the
-launch before: between processors that share no cache, that takes as long as from memory. For the
-same reason the last quarter of a range is left to its owner once that has begun, in launches that
-are not long, and unless helpers have been slower than the caller in many. Results do not depend on
-who runs which.
+launch before: between processors that share no cache, that takes as long as from memory. Results do
+not depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
 that takes longer than waking. A helper that comes too late is not waited for, and after one that
@@ -31,17 +29,13 @@ from kernels.simt.backend.interrupt import INTERRUPTED
 # subtracted them from LEFT, a thread may rely on the words of the launch.
 OPEN, NUMBER, LEFT = 0, 1, 16
 CODE, WORDS, COUNT, CHUNK, HELPERS, PROCESSOR, CONTROL = range(32, 39)  # of a launch
-KEPT = 39  # so many blocks of a range are not taken from a thread that has begun it
 STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
 BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
 # who waits looks before it sleeps, whether a launch has lacked helpers, and 0
 WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
 SKIP, PENALTY = 85, 86  # launches run alone until then, in ns; for how long they did
-UNEVEN = 87  # for how many launches helpers have been slower; from _UNEVEN on, no block is kept
-# Of each thread: the blocks that nobody has taken, the first one below, the end above; the first
-# one that it was given
-RANGE, GIVEN = 88, 89
+RANGE = 88  # of each thread: the blocks that nobody has taken, the first one below, the end above
 FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where; its RANGE
 MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
@@ -53,12 +47,8 @@ _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
 _CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
 _LOW = (1 << 32) - 1  # of a range, its first block
-_LONG = 10_000_000  # ns: in longer launches a thread that is slower matters more than caches
-_UNEVEN, _GREEDY = 8, 64  # launches until no block is kept, and for how many none is
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
-# A caller that waits for more than 50 us and 6 times its own part was not helped. For less it waits
-# where a helper must fetch what the caller's cache has, too: run alone, that would have more.
-_LATE, _LATER = 50_000, 6
+_LATE = 50_000  # ns: a caller that waits for more than that and its own part was not helped
 _PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
 _LOOK_EVERY = 100_000  # us: how often a waiting caller looks for signals
 _REPORT = 10  # the word of a launch with the address of its report
@@ -259,14 +249,14 @@ define internal ptr @range.of(ptr %pool, i64 %thread) {{
 }}
 
 ; Takes some blocks of a thread's range: most of what is left from the beginning if they are `own`,
-; half of it from the end if not, unless that is kept. The first of them and 1, or 0
+; half of it from the end if not. The first of them and 1, or 0
 define internal i64 @take.of(ptr %pool, i64 %thread, i1 %own, ptr %taken.to) {{
   %range.at = call ptr @range.of(ptr %pool, i64 %thread)
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
   %first.seen = load atomic i64, ptr %range.at seq_cst, align 8
   br label %try
 try:
-  %seen = phi i64 [%first.seen, %0], [%seen.next, %allowed]
+  %seen = phi i64 [%first.seen, %0], [%seen.next, %claim]
   %low = and i64 %seen, {_LOW}
   %high = lshr i64 %seen, 32
   %none = icmp uge i64 %low, %high
@@ -274,17 +264,6 @@ try:
 claim:  ; the chunk may be another launch's, which does no harm
   %remaining = sub i64 %high, %low
   %chunk = load atomic i64, ptr %chunk.at monotonic, align 8
-  br i1 %own, label %allowed, label %ask
-ask:
-  %given.at = getelementptr i64, ptr %range.at, i64 {GIVEN - RANGE}
-  %given = load atomic i64, ptr %given.at monotonic, align 8
-  %has.begun = icmp ugt i64 %low, %given
-  %kept.at = getelementptr i64, ptr %pool, i64 {KEPT}
-  %kept = load atomic i64, ptr %kept.at monotonic, align 8
-  %is.little = icmp ule i64 %remaining, %kept
-  %is.kept = and i1 %has.begun, %is.little
-  br i1 %is.kept, label %nothing, label %allowed
-allowed:
   %quarter = lshr i64 %remaining, 2
   %most = sub i64 %remaining, %quarter
   %half = lshr i64 %remaining, 1
@@ -360,8 +339,8 @@ done:
   ret i64 %sum
 }}
 
-; Runs blocks of the pool's launch until none is left for this thread; how many it has run
-define internal i64 @work(ptr %pool, i64 %thread) {{
+; Runs blocks of the pool's launch until none is left
+define internal void @work(ptr %pool, i64 %thread) {{
   %taken.at = alloca i64
   %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
   %open = load atomic i64, ptr %open.at seq_cst, align 8
@@ -420,9 +399,8 @@ tell:
   call void @wake(ptr %waiting.at)
   br label %close
 close:  ; unless another launch has begun
-  %run.in.all = phi i64 [0, %0], [%finished, %leave], [%finished, %tell]
   %closed = cmpxchg ptr %open.at, i64 %open, i64 0 seq_cst seq_cst
-  ret i64 %run.in.all
+  ret void
 }}
 
 {_CONTROL}
@@ -448,7 +426,7 @@ help:
   %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
   br i1 %elsewhere, label %work, label %rest
 work:
-  %run = call i64 @work(ptr %pool, i64 %thread)
+  call void @work(ptr %pool, i64 %thread)
   br label %next
 rest:
   ; what only others are wanted for does not keep this one awake
@@ -542,15 +520,6 @@ share:
   store i64 %count, ptr %count.at
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
   store atomic i64 %chunk, ptr %chunk.at monotonic, align 8
-  %quarter = mul i64 %chunk, {_CHUNKS_A_THREAD // 4}
-  %uneven.at = getelementptr i64, ptr %pool, i64 {UNEVEN}
-  %uneven = load i64, ptr %uneven.at
-  %is.even = icmp ult i64 %uneven, {_UNEVEN}
-  %is.not.long = icmp ult i64 %cost, {_LONG}
-  %keeps = and i1 %is.even, %is.not.long
-  %kept = select i1 %keeps, i64 %quarter, i64 0
-  %kept.at = getelementptr i64, ptr %pool, i64 {KEPT}
-  store atomic i64 %kept, ptr %kept.at monotonic, align 8
   %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
   %processor = call i64 @processor()
   store atomic i64 %processor, ptr %processor.at monotonic, align 8
@@ -574,8 +543,6 @@ range:
   %above = shl i64 %high, 32
   %both.ends = or i64 %above, %low
   %range.at = call ptr @range.of(ptr %pool, i64 %t)
-  %given.at = getelementptr i64, ptr %range.at, i64 {GIVEN - RANGE}
-  store atomic i64 %low, ptr %given.at monotonic, align 8
   store atomic i64 %both.ends, ptr %range.at seq_cst, align 8
   %more.ranges = icmp ult i64 %t.next, %threads
   br i1 %more.ranges, label %range, label %publish
@@ -601,7 +568,7 @@ wake.one:
   br label %waking
 take.part:
   %work.begun = call i64 @now(i32 {_CLOCK})
-  %run = call i64 @work(ptr %pool, i64 0)
+  call void @work(ptr %pool, i64 0)
   %work.ended = call i64 @now(i32 {_CLOCK})
   br label %wait
 wait:
@@ -627,8 +594,7 @@ finish:
   %over.at = call i64 @now(i32 {_CLOCK})
   %waited = sub i64 %over.at, %work.ended
   %worked = sub i64 %work.ended, %work.begun
-  %much = mul i64 %worked, {_LATER}
-  %bearable = add i64 %much, {_LATE}
+  %bearable = add i64 %worked, {_LATE}
   %late = icmp ugt i64 %waited, %bearable
   %penalty.at = getelementptr i64, ptr %pool, i64 {PENALTY}
   %penalty = load i64, ptr %penalty.at
@@ -644,21 +610,6 @@ finish:
   %status = load i64, ptr %status.at
   %spent = load i64, ptr %spent.at
   store i64 %spent, ptr %cost.at
-  ; whether helpers took more than 5 / 4 of the caller's time for a block
-  %run.others = sub i64 %blocks, %run
-  %time.others = call i64 @llvm.usub.sat.i64(i64 %spent, i64 %worked)
-  %time.others.4 = shl i64 %time.others, 2
-  %worked.5 = mul i64 %worked, 5
-  %theirs = mul i64 %time.others.4, %run
-  %limit = mul i64 %worked.5, %run.others
-  %slower = icmp ugt i64 %theirs, %limit
-  %uneven.one = add i64 %uneven, 1
-  %is.greedy = icmp uge i64 %uneven, {_UNEVEN}
-  %goes.on = or i1 %is.greedy, %slower
-  %is.over = icmp uge i64 %uneven, {_UNEVEN + _GREEDY}
-  %uneven.more = select i1 %goes.on, i64 %uneven.one, i64 0
-  %uneven.next = select i1 %is.over, i64 0, i64 %uneven.more
-  store i64 %uneven.next, ptr %uneven.at
   store atomic i64 0, ptr %busy.at seq_cst, align 8
   %is.fine = icmp eq i64 %status, 0
   %is.stopped = icmp ne i64 %stopped, 0
