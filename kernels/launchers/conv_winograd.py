@@ -130,7 +130,8 @@ def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool,
     shape, planes = (images, written, *geo.out), _inputs(geo)
     groups, threads = 1, thread_pool.get_num_threads()
     if dialect.name == "numba" and not on_gpu(like):
-        # A thread multiplies what it made itself, by weights of its own.
+        # An OS thread multiplies what it made itself, by weights of its own. A GPU needs no groups,
+        # so the kernels in CUDA C know none.
         most = images * math.prod(_tiles(geo)) * (read + written) // (FEW * read * written)
         groups = max(1, min(threads, images, most))
     grid = ceil_div(read, own.BLOCK), written, groups
