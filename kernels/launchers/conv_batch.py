@@ -28,7 +28,7 @@ from kernels.launchers.transpose import cast, transpose
 from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
-HALVED = 1024  # terms from which on a CPU two threads each read half of the images
+HALVED = 512  # terms from which on a CPU two threads each read half of the images
 
 
 class Groups(NamedTuple):
@@ -144,12 +144,27 @@ class Pairs(NamedTuple):
 
     Of an infinite d0 y1 is a number still, of an infinite d1 both are none (NaN).
 
-    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart.
+    left, right, out: how far d0 and d1, w0 and w1, y0 and y1 are apart. turned: w1 lies before w0.
     """
 
     left: int
     right: int
     out: int
+    turned: bool
+
+    @classmethod
+    def of(cls, tables: Tables) -> Pairs | None:
+        """Those of a product, if it is one of pairs."""
+        problem, axis = tables.problem, tables.layout.paired
+        if axis is None:
+            return None
+        reads, unit = problem.reads[axis], (tables.planes.width, 1)[axis]
+        rows, terms = (side.distances[1 + axis] for side in (problem.rows, problem.terms))
+        if problem.rows_are_outputs:
+            by, out, right = reads.by_row, rows * reads.step, terms * reads.by_row * reads.step
+        else:
+            by, out, right = reads.by_term, rows * reads.by_term, terms
+        return cls(by * unit, right, out, reads.by_term < 0)
 
     def products(self, *given, has_bias: bool, **how) -> list[Product]:
         """As `Product`, for the operands of `operands`."""
@@ -164,8 +179,10 @@ class Pairs(NamedTuple):
     def operands(self, dialect: Dialect, left, right, sums) -> list[tuple]:
         """Of the three products."""
         differences = pointwise(dialect, TABLE["sub"], left[: -self.left], left[self.left :])
-        ahead, w1 = differences[self.left :], right[self.right :]
-        return [(left[self.left :], sums), (ahead, w1), (differences, right)]
+        ahead, w0, w1 = differences[self.left :], right, right[self.right :]
+        if self.turned:
+            w0, w1 = w1, w0
+        return [(left[self.left :], sums), (ahead, w1), (differences, w0)]
 
 
 def _multiplied(pairs: Pairs | None, dialect: Dialect, *given, has_bias: bool = False, **how):
@@ -194,8 +211,8 @@ def forward(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bool):
     """The function (w, x, bias) -> y of a convolution."""
     (per_in, per_out), outs = geo.channels, geo.w_shape[0]
     terms, pixels = math.prod(geo.w_shape[1:]), math.prod(geo.out)
-    layout = cheapest_layout(dialect, of_outputs(geo), geo, like, per_out, may_pair=True)
-    pairs = Pairs(layout.paired, layout.paired * per_out, 1) if layout.paired else None
+    layout = cheapest_layout(dialect, of_outputs(geo), geo, like, per_out)
+    pairs = Pairs.of(Tables(of_outputs(geo), layout))
 
     def convolution(geo: Geometry):
         tables = Tables(of_outputs(geo), layout)
@@ -225,8 +242,8 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     (per_in, per_out), dtype = geo.channels, like.dtype
     outs, terms, pixels = geo.w_shape[0], math.prod(geo.w_shape[1:]), math.prod(geo.out)
     size, no_bias = math.prod(geo.w_shape), empty((1,), dtype, like)
-    layout = cheapest_layout(dialect, of_weights(geo), geo, like, per_out, may_pair=True)
-    pairs = Pairs(layout.paired, outs, layout.paired) if layout.paired else None
+    layout = cheapest_layout(dialect, of_weights(geo), geo, like, per_out)
+    pairs = Pairs.of(Tables(of_weights(geo), layout))
 
     def gradient(geo: Geometry):
         tables = Tables(of_weights(geo), layout)
@@ -268,25 +285,30 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like, has_bias: bo
     """The function (g, w, bias) -> dx."""
     (per_in, per_out), (_, channels, *size) = geo.channels, geo.x_shape
     outs, taps, pixels = geo.w_shape[0], geo.w_shape[2] * geo.w_shape[3], math.prod(size)
-    layout = cheapest_layout(dialect, of_inputs(geo), geo, like, per_in, may_pair=False)
+    layout = cheapest_layout(dialect, of_inputs(geo), geo, like, per_in)
+    pairs = Pairs.of(Tables(of_inputs(geo), layout))
     no_bias = empty((1,), like.dtype, like)
 
     def gradient(geo: Geometry):
         tables = Tables(of_inputs(geo), layout)
         distances = per_out * tables.planes.channel, per_out * per_in * taps, per_in * pixels
         groups = Groups(geo.groups, per_in, *distances, pixels)
-        product = Product(dialect, name, like, tables, groups, has_bias=has_bias)
+        given = dialect, name, like, tables, groups
+        product = _multiplied(pairs, *given, has_bias=has_bias)
         lay_out = _laid_out(dialect, name, like, tables)
-        return lambda right, g, bias, dx: product(lay_out(g), right, bias, dx.reshape(-1))
+        return lambda right, g, bias, dx, sums: product(
+            lay_out(g), right, bias, dx.reshape(-1), sums
+        )
 
-    floats = outs * math.prod(geo.out) + channels * pixels
+    floats = (1 + bool(pairs)) * outs * math.prod(geo.out) + channels * pixels
     parts = images_in_parts(geo, floats, on_gpu(like), gradient)
 
     def data(g, w, bias):
         right = transpose(dialect, w.reshape(outs, per_in, taps), (0, 2, 1)).reshape(-1)
+        sums = pairs and pairs.sums(dialect, right)
         dx = empty(geo.x_shape, like.dtype, g)
         for images, part in parts:
-            part(right, g[images], bias if has_bias else no_bias, dx[images])
+            part(right, g[images], bias if has_bias else no_bias, dx[images], sums)
         return dx
 
     return data

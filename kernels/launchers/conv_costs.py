@@ -162,20 +162,26 @@ def cheapest_of_weights(
 
 
 def cheapest_layout(
-    dialect: Dialect, problem: Problem, geo: Geometry, like, columns: int, may_pair: bool
+    dialect: Dialect, problem: Problem, geo: Geometry, like, columns: int
 ) -> Layout:
     """For batch_gemm, with so many columns of results a group; on a GPU, where launches cost more,
-    that of padded planes. may_pair: windows that share half of what they read."""
+    that of padded planes."""
     if on_gpu(like):
         return Layout((True, True))
     both = True, False
     layouts = [Layout(padded) for padded in itertools.product(both, both)]
-    stride, width = geo.stride[1], geo.w_shape[3]
-    shared = geo.dilation[1] == 1 and width == 2 * stride and geo.out[1] % 2 == 0
-    if may_pair and shared and compute_dtype(like.dtype) == like.dtype:
-        layouts.append(Layout((True, True), stride))
+    if compute_dtype(like.dtype) == like.dtype:
+        layouts += [Layout((True, True), axis) for axis in range(2) if _shares(problem, geo, axis)]
     costs = {one: _of_layout(dialect, problem, one, columns, geo.groups) for one in layouts}
     return min(costs, key=costs.__getitem__)
+
+
+def _shares(problem: Problem, geo: Geometry, axis: int) -> bool:
+    """Whether windows share half of what they read with the next one, and every one has a pair."""
+    reads = problem.reads[axis]
+    outputs = reads.rows if problem.rows_are_outputs else reads.terms
+    halves = geo.dilation[axis] == 1 and geo.w_shape[2 + axis] == 2 * geo.stride[axis]
+    return halves and outputs % (2 * reads.step) == 0
 
 
 def _of_layout(
@@ -190,7 +196,9 @@ def _of_layout(
     once = (READ if near else FAR) * problem.planes * sum(size.read for size in sizes)
     once += PADDED * planes if tables.is_padded else 0
     times, each = 1, 24
-    if layout.paired:  # results are read and written again; sums and differences are taken
+    if (
+        layout.paired is not None
+    ):  # results are read and written again; sums and differences are taken
         times, each = 3, 43
         once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
     outer, together = problem.rows.outer, tables.together()

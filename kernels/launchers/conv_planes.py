@@ -162,7 +162,8 @@ def images_in_parts(geo: Geometry, floats: int, gpu: bool, make: Callable[[Geome
     """
     n = geo.x_shape[0]
     count = 1 if gpu else min(n, ceil_div(n * floats, PART))
-    bounds = [n * i // count for i in range(count + 1)] if count else []
+    unit = 2 if n % 2 == 0 and 2 * count <= n else 1  # two OS threads take as many images each
+    bounds = [n // unit * i // count * unit for i in range(count + 1)] if count else []
     made: dict[int, Any] = {}
     parts = []
     for start, end in itertools.pairwise(bounds):

@@ -78,10 +78,10 @@ class Problem(NamedTuple):
 
 class Layout(NamedTuple):
     """How a product is computed: whether the left operand has padding, down and across; and the
-    stride of windows that are taken in pairs across (`conv_batch.Pairs`), or 0."""
+    axis along which windows are taken in pairs (`conv_batch.Pairs`), 0 down, 1 across, or None."""
 
     padded: tuple[bool, bool]
-    paired: int = 0
+    paired: int | None = None
 
 
 class Side(NamedTuple):
@@ -181,20 +181,29 @@ def _kinds(reads: Reads, padded: bool) -> tuple[list[_Kind], int, int]:
     return found, -least, most - least + 1
 
 
+def _half(kind: _Kind, rows_are_outputs: bool) -> _Kind:
+    """Every other output with the first half of the taps, from the first element that both of a
+    pair's taps read."""
+    taps = kind.terms if rows_are_outputs else kind.rows
+    halves = slice(None, None, 2), slice(taps.size // 2)
+    rows, terms = halves if rows_are_outputs else reversed(halves)
+    at = kind.terms_at[terms]
+    return _Kind(kind.rows[rows], kind.terms[terms], kind.rows_at[rows], at - at.min())
+
+
 class Tables:
     """The tables of a product in a layout; `planes` are those of its left operand."""
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        (self.down, top, height), (self.across, before, width) = (
+        (down, top, height), (across, before, width) = (
             _kinds(reads, padded)
             for reads, padded in zip(problem.reads, layout.padded, strict=True)
         )
-        if layout.paired:  # every other output, and the taps of one stride
-            halves = slice(None, None, 2), slice(layout.paired)
-            rows, terms = halves if problem.rows_are_outputs else reversed(halves)
-            (whole,) = self.across
-            half = whole.rows[rows], whole.terms[terms], whole.rows_at[rows], whole.terms_at[terms]
-            self.across = [_Kind(*half)]
+        kinds = [down, across]
+        if layout.paired is not None:
+            whole = kinds[layout.paired]
+            kinds[layout.paired] = [_half(kind, problem.rows_are_outputs) for kind in whole]
+        self.layout, (self.down, self.across) = layout, kinds
         self.problem, self.planes = problem, Planes(height, width, (top, before))
 
     @property

@@ -96,7 +96,7 @@ def batch_gemm(acc_t, tile: int, has_bias: bool, adds: bool):
         if row0 + tx < m and col0 + ty < n:
             at = to + places[row0 + tx] + ty * column
             if adds:
-                out[at + shift] = out[at] + sign * result[tx, ty]
+                out[at + shift] = out[at] + acc_t(sign) * result[tx, ty]
             else:
                 out[at] = result[tx, ty]
 

@@ -530,7 +530,7 @@ def test_layouts(device, padded, backend, rng, monkeypatch):
     """Products with padding, and in pieces that read none, along either axis."""
     if device == "gpu":
         pytest.skip("on a CPU")
-    prefer(monkeypatch, lambda layout: layout.padded == padded and not layout.paired)
+    prefer(monkeypatch, lambda layout: layout == Layout(padded))
     monkeypatch.setattr(conv_tables, "TOGETHER", 700)  # the images of some cases take turns
     monkeypatch.setattr(conv_tables, "LEAST_ROWS", 1)
     how = {"backend": backend, "version": "batch_gemm"}
@@ -603,8 +603,9 @@ def test_entries_have_each_row_and_term_once(device, together, monkeypatch):
     np.testing.assert_array_equal(done, expected)
 
 
+DW, DX = "conv2d_backward_weight", "conv2d_backward_data"
 PAIRS = {
-    "k4_s2": ((3, 5, 9, 12), (33, 5, 4, 4), (2, 2), (1, 1), (1, 1), 1),
+    "k4_s2": ((3, 5, 8, 12), (33, 5, 4, 4), (2, 2), (1, 1), (1, 1), 1),
     "k2_s1": ((2, 6, 7, 7), (8, 3, 2, 2), (1, 1), (0, 1), (1, 1), 2),
     "k6_s3": ((2, 4, 9, 15), (5, 4, 3, 6), (2, 3), (0, 0), (1, 1), 1),
     "odd": ((2, 4, 9, 13), (5, 4, 4, 4), (2, 2), (0, 0), (1, 1), 1),
@@ -614,22 +615,30 @@ PAIRS = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("backend", ["numba", "cupy"])
+@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("case", PAIRS)
-def test_windows_that_share_half(device, case, backend, dtype, rng, monkeypatch):
+def test_windows_that_share_half(device, case, axis, backend, dtype, rng, monkeypatch):
     """Three products for four, in parts of the images and of the sums."""
     if device == "gpu":
         pytest.skip("on a CPU")
-    prefer(monkeypatch, lambda layout: layout.paired > 0)
+    prefer(monkeypatch, lambda layout: layout.paired == axis)
     monkeypatch.setattr(conv_batch, "SPAN", 20)
     monkeypatch.setattr(importlib.import_module("kernels.launchers.conv_planes"), "PART", 900)
     monkeypatch.setitem(CASES, case, PAIRS[case])
     x, w, bias, g, options = make(rng, case, dtype)
     how = {"backend": backend, "version": "batch_gemm"}
-    with kernels.trace() as trace:
-        y = kernels.conv2d(x, w, bias, *options, **how)
-        dw = kernels.conv2d_backward_weight(g, x, w.shape, *options, **how)
-    assert ("pointwise.sub" in {name for name, _ in trace.rows}) == case.startswith("k")
+    shared = []
+    for name, *given in ("conv2d", x, w, bias), (DW, g, x, w.shape), (DX, g, w, x.shape):
+        with kernels.trace() as trace:
+            shared.append(getattr(kernels, name)(*given, *options, **how))
+        stride, size = options[0][axis], x.shape[2 + axis] if name == DX else g.shape[2 + axis]
+        pairs = w.shape[2 + axis] == 2 * stride and size % (2 * stride if name == DX else 2) == 0
+        assert ("pointwise.sub" in {row for row, _ in trace.rows}) == pairs
+    y, dw, dx = shared
     (x, w, bias, g), scaled = map(wide, (x, w, bias, g)), [abs(wide(v)) for v in (x, w, g)]
+    terms = w[:, 0].size
+    scale = reference.conv2d_backward_data(scaled[2], scaled[1], x.shape, *options) + 3
+    assert_close(dx, reference.conv2d_backward_data(g, w, x.shape, *options), 3 * scale, terms)
     terms = w[0].size
     scale = reference.conv2d(*scaled[:2], None, *options) + 3
     assert_close(y, reference.conv2d(x, w, bias, *options), 3 * scale, terms)

@@ -10,7 +10,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -44,6 +44,7 @@ llvm.set_option("minigrad", "-capture-tracking-max-uses-to-explore=100000")
 _SLOW_GATHERS = llvm.get_host_cpu_name().startswith("znver")
 _STRAIGHT = 2  # blocks of a loop without branches: its header and its body
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
+_FLOATS = ir.FloatType(), ir.DoubleType()
 
 
 class _Distinct(MDValue):
@@ -74,7 +75,7 @@ class ThreadLoopLower(KernelLower):
         set.add(
             self.function.attributes, WIDEST_VECTORS
         )  # bypass add(), which rejects string attributes
-        if _SLOW_GATHERS and _only_copies(self.function):
+        if _SLOW_GATHERS and (_only_copies(self.function) or _only_moves_scattered(self.function)):
             features = f"{self.library.codegen._tm_features},+prefer-no-gather,+prefer-no-scatter"
             set.add(self.function.attributes, f'"target-features"="{features}"')
         self._annotate()
@@ -210,6 +211,46 @@ def _only_copies(function: ir.Function) -> bool:
     return True
 
 
+def _only_moves_scattered(function: ir.Function) -> bool:
+    """Whether there are floats at indices that each thread of a row has loaded for itself, and all
+    of them are copied from one array to another."""
+    assigned = _assigned(function)
+
+    def sources(values: Iterable[ir.Value]) -> Iterator[ir.Instruction]:
+        """What values are computed from, up to elements of arrays."""
+        seen, left = set(), list(values)
+        while left:
+            one = left.pop()
+            if one not in seen and isinstance(one, ir.Instruction):
+                seen.add(one)
+                yield one
+                if isinstance(one, ir.LoadInstr):
+                    left += assigned.get(one.operands[0], ())
+                elif not isinstance(one, ir.GEPInstr):
+                    left += one.operands
+
+    def index(access: ir.Instruction) -> Iterator[ir.Instruction]:
+        pointer = access.operands[-1]
+        return sources(pointer.operands[1:] if isinstance(pointer, ir.GEPInstr) else ())
+
+    names = ((place.name.split(".")[0], values) for place, values in assigned.items() if place.name)
+    numbers = {one for name, of in names if decode(name) is Hint.THREADS for one in of}
+    loads = [one for one in _instructions(function, ir.LoadInstr) if _of_argument(one)]
+    stores = [one for one in _instructions(function, ir.StoreInstr) if _of_argument(one)]
+    own = {load for load in loads if not numbers.isdisjoint(index(load))}
+    gathered = {one for one in loads if one.type in _FLOATS and not own.isdisjoint(index(one))}
+    scattered = [one.operands[0] for one in stores if not own.isdisjoint(index(one))]
+    moving = ir.LoadInstr | ir.StoreInstr | ir.CastInstr | ir.GEPInstr
+    computing = [o for o in _instructions(function, ir.Instruction) if not isinstance(o, moving)]
+    computed = sources(operand for one in computing for operand in one.operands)
+    return (
+        bool(gathered or scattered)
+        and all(value.type in _FLOATS for value in scattered)
+        and all(isinstance(one, moving) for one in sources(scattered))
+        and gathered.isdisjoint(computed)
+    )
+
+
 class _LoadedPlaces:
     """Elements at an index that was loaded from an array: as vectors they are gathered, and
     scattered, which takes longer than one by one where a sum of two is all that is computed."""
@@ -274,6 +315,12 @@ def _array_of(instruction: ir.Value) -> ir.Value | None:
     array = pointer.operands[0]
     fields = getattr(array.type, "elements", (None,))
     return array if isinstance(fields[-1], ir.ArrayType) else None  # strides; iterators have none
+
+
+def _of_argument(access: ir.Instruction) -> bool:
+    """Whether an element of an array that is an argument is loaded or stored."""
+    array = _array_of(access)
+    return array is not None and _is_argument(array)
 
 
 def _is_argument(array: ir.Value) -> bool:
