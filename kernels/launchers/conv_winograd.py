@@ -60,11 +60,8 @@ def _in_parts(
 ) -> list[tuple]:
     """For each part of the images, of `groups` of about `most` bytes each on a CPU, its slice, and
     what `make` makes of it."""
-    (images, *_), (read, written), each = geo.x_shape, geo.channels, math.prod(_tiles(geo))
-    # Each part reads, or makes, all weights, and should not be much smaller.
-    least = max(LEAST, read * written // (read + written))
-    size = 16 * (read + written) * like.dtype.itemsize
-    count = max(least, (GPU_PART if on_gpu(like) else most) // size)
+    images, each = geo.x_shape[0], math.prod(_tiles(geo))
+    count = _at_once(geo, like, most)
     full = ceil_div(each, COLUMNS)
     parts = ceil_div(full, max(1, count // COLUMNS))
     ends = [min(full * i // parts * COLUMNS, each) for i in range(parts + 1)]
@@ -78,6 +75,15 @@ def _in_parts(
             made[number] = make(_Part(number, 1 if number % groups else groups, tiles))
         steps.append((slice(first, first + number), *made[number]))
     return steps
+
+
+def _at_once(geo: Geometry, like, most: int) -> int:
+    """How many tiles a part of about `most` bytes on a CPU has."""
+    read, written = geo.channels
+    # Each part reads, or makes, all weights, and should not be much smaller.
+    least = max(LEAST, read * written // (read + written))
+    size = 16 * (read + written) * like.dtype.itemsize
+    return max(least, (GPU_PART if on_gpu(like) else most) // size)
 
 
 def _fullest(images: int, each: int, most: int) -> int:
@@ -122,6 +128,11 @@ def _factor(
     return factor
 
 
+def _knows_groups(dialect: Dialect, like) -> bool:
+    """A GPU needs no groups, so the kernels in CUDA C know none."""
+    return dialect.name == "numba" and not on_gpu(like)
+
+
 def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool, has_bias: bool):
     """The function (w, x, bias) -> y; of `geo`, whose weights are `turned` where it is that of
     backward-data."""
@@ -129,9 +140,8 @@ def _convolution(dialect: Dialect, name: str, geo: Geometry, like, turned: bool,
     own, acc_t = dialect.conv_winograd, dialect.common.scalar_type(dtype)
     shape, planes = (images, written, *geo.out), _inputs(geo)
     groups, threads = 1, thread_pool.get_num_threads()
-    if dialect.name == "numba" and not on_gpu(like):
-        # An OS thread multiplies what it made itself, by weights of its own. A GPU needs no groups,
-        # so the kernels in CUDA C know none.
+    if _knows_groups(dialect, like):
+        # An OS thread multiplies what it made itself, by weights of its own.
         most = images * math.prod(_tiles(geo)) * (read + written) // (FEW * read * written)
         groups = max(1, min(threads, images, most))
     grid = ceil_div(read, own.BLOCK), written, groups
@@ -189,28 +199,31 @@ def backward_data(dialect: Dialect, name: str, geo: Geometry, like):
 
 def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     """The function (g, x) -> dw: a sum over the tiles for each of the 16 products."""
-    own, (read, written) = dialect.conv_winograd, geo.channels
+    own, images, (read, written) = dialect.conv_winograd, geo.x_shape[0], geo.channels
     of_x, (rows, width) = _inputs(geo), _tiles(geo)
+    groups = 1
+    if _knows_groups(dialect, like) and images * rows * width >= 2 * _at_once(geo, like, SUMMED):
+        groups = min(images, 2)  # the same sums with any number of threads
     of_g = Planes(rows, width, (0, 0), (2, 2))
     kernel = own.filters(dialect.common.scalar_type(like.dtype))
     filters = launcher(name, "winograd", kernel, (ceil_div(read, own.BLOCK), written), own.BLOCK)
 
     def make(part: _Part) -> tuple:
-        given, n = (dialect, name, like), part.images
+        given, n, groups = (dialect, name, like), part.images, part.groups
         pads = [
             planes.launch(*given, n * channels, 1)
             for planes, channels in ((of_g, written), (of_x, read))
         ]
         factors = [
             (
-                _factor(*given, "gradients", of_g, (written, n), 1, some),
-                _factor(*given, "inputs", of_x, (read, n), 1, some, width),
+                _factor(*given, "gradients", of_g, (written, n), groups, some),
+                _factor(*given, "inputs", of_x, (read, n), groups, some, width),
             )
             for some in part.tiles
         ]
         return *pads, factors
 
-    steps = _in_parts(geo, like, SUMMED, 1, make)  # the same sums with any number of threads
+    steps = _in_parts(geo, like, SUMMED, groups, make)
 
     def weight(g, x):
         total = None
@@ -220,8 +233,11 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
                 product = matmul(dialect, gradients(planes_g), inputs(planes_x).swapaxes(1, 2))
                 if total is None:
                     total = product
-                else:
-                    pointwise(dialect, TABLE["add"], total, product, out=total)
+                else:  # a last part may have one group
+                    sums = total[: len(product)]
+                    pointwise(dialect, TABLE["add"], sums, product, out=sums)
+        if len(total) > 16:
+            total = pointwise(dialect, TABLE["add"], total[:16], total[16:])
         dw = empty((written, read, 9), like.dtype, x)
         filters(total, dw)
         return dw.reshape(geo.w_shape)

@@ -196,6 +196,7 @@ def gradients(acc_t):
     def conv2d_winograd_gradients(planes, d, plane, first, count):
         tile = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         channel, image = cuda.blockIdx.y, cuda.blockIdx.z
+        factor, column = _place(image, count, d.shape[0], d.shape[2])
         if tile < count:
             base = (image * cuda.gridDim.y + channel) * 4 * plane + first + tile
             down = cuda.local.array((4, 2), acc_t)
@@ -206,7 +207,7 @@ def gradients(acc_t):
             for i in range(4):
                 m = _of_gradients(down[i, 0], down[i, 1])
                 for j in range(4):
-                    d[4 * i + j, channel, image * count + tile] = m[j]
+                    d[factor + 4 * i + j, channel, column + tile] = m[j]
 
     return conv2d_winograd_gradients
 
