@@ -28,7 +28,7 @@ from kernels.launchers.transpose import cast, transpose
 from kernels.pointwise import TABLE
 
 SPAN = 16384  # terms that one sum adds up; the sums of more are added afterwards
-HALVED = 512  # terms from which on a CPU two threads each read half of the images
+HALVED = 1024  # positions from which on a CPU two threads each read half of the images
 
 
 class Groups(NamedTuple):
@@ -248,7 +248,7 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     def gradient(geo: Geometry):
         tables = Tables(of_weights(geo), layout)
         longest = max(size.terms for size in tables.sizes())
-        halved = longest >= HALVED and not on_gpu(like)
+        halved = longest * (1 + bool(pairs)) >= HALVED and not on_gpu(like)
         splits = max(ceil_div(longest, SPAN), 1 + halved)
         distances = per_in * tables.planes.channel, per_out, per_out * terms, terms
         groups = Groups(geo.groups, per_out, *distances)

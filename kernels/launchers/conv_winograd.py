@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernels.launchers.common import (
     MAX_GRID_YZ,
@@ -204,12 +204,14 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
     groups = 1
     if _knows_groups(dialect, like) and images * rows * width >= 2 * _at_once(geo, like, SUMMED):
         groups = min(images, 2)  # the same sums with any number of threads
+    together = min(groups, thread_pool.get_num_threads())
     of_g = Planes(rows, width, (0, 0), (2, 2))
     kernel = own.filters(dialect.common.scalar_type(like.dtype))
     filters = launcher(name, "winograd", kernel, (ceil_div(read, own.BLOCK), written), own.BLOCK)
 
     def make(part: _Part) -> tuple:
-        given, n, groups = (dialect, name, like), part.images, part.groups
+        given, groups = (dialect, name, like), min(part.groups, together)
+        n = part.images // part.groups * groups
         pads = [
             planes.launch(*given, n * channels, 1)
             for planes, channels in ((of_g, written), (of_x, read))
@@ -221,23 +223,24 @@ def backward_weight(dialect: Dialect, name: str, geo: Geometry, like):
             )
             for some in part.tiles
         ]
-        return *pads, factors
+        return [slice(first, first + n) for first in range(0, part.images, n)], *pads, factors
 
     steps = _in_parts(geo, like, SUMMED, groups, make)
 
     def weight(g, x):
-        total = None
-        for some, pad_g, pad_x, factors in steps:
-            planes_g, planes_x = pad_g(g[some]), pad_x(x[some])
-            for gradients, inputs in factors:
-                product = matmul(dialect, gradients(planes_g), inputs(planes_x).swapaxes(1, 2))
-                if total is None:
-                    total = product
-                else:  # a last part may have one group
-                    sums = total[: len(product)]
-                    pointwise(dialect, TABLE["add"], sums, product, out=sums)
-        if len(total) > 16:
-            total = pointwise(dialect, TABLE["add"], total[:16], total[16:])
+        sums: dict[int, Any] = {}
+        for part, images, pad_g, pad_x, factors in steps:
+            for i, some in enumerate(images):
+                planes_g, planes_x = pad_g(g[part][some]), pad_x(x[part][some])
+                for gradients, inputs in factors:
+                    product = matmul(dialect, gradients(planes_g), inputs(planes_x).swapaxes(1, 2))
+                    before = sums.setdefault(i, product)
+                    if before is not product:  # a last part may have one group
+                        before = before[: len(product)]
+                        pointwise(dialect, TABLE["add"], before, product, out=before)
+        total, *others = (one[i : i + 16] for one in sums.values() for i in range(0, len(one), 16))
+        for other in others:
+            total = pointwise(dialect, TABLE["add"], total, other)
         dw = empty((written, read, 9), like.dtype, x)
         filters(total, dw)
         return dw.reshape(geo.w_shape)

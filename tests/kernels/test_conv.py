@@ -391,6 +391,38 @@ def test_tiles_of_results_in_parts(device, threads, shape, padding, backend, rng
     assert_close(dw, expected, abs(expected).max(), g[:, 0].size)
 
 
+@pytest.mark.parametrize("images", [4, 5])
+def test_gradients_of_weights_are_the_same_with_any_number_of_threads(
+    device, images, rng, monkeypatch
+):
+    """Two groups of images have sums of their own, which one thread takes one after the other."""
+    if device != "cpu":
+        pytest.skip("a GPU needs no groups")
+    winograd, found, groups = importlib.import_module("kernels.launchers.conv_winograd"), [], []
+    for name, value in ("SUMMED", 30_000), ("LEAST", 8):  # of one image
+        monkeypatch.setattr(winograd, name, value)
+    matmul = winograd.matmul
+
+    def seen(dialect, u, v):
+        groups[-1].append(len(u) // 16)
+        return matmul(dialect, u, v)
+
+    monkeypatch.setattr(winograd, "matmul", seen)
+    x, g = normal(rng, (images, 7, 11, 12)), normal(rng, (images, 9, 9, 10))
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(importlib.import_module("kernels.launchers.conv"), "_plans", Plans())
+        monkeypatch.setattr(thread_pool.wanted, "value", threads)
+        groups.append([])
+        how = {"backend": "numba", "version": "winograd"}
+        found.append(kernels.conv2d_backward_weight(g, x, (9, 7, 3, 3), (1, 1), (0, 0), **how))
+    last = [1] * (images % 2)
+    assert groups == [[1] * images, [2, 2, *last], [2, 2, *last]]
+    expected = reference.conv2d_backward_weight(wide(g), wide(x), (9, 7, 3, 3), (1, 1), (0, 0))
+    assert_close(found[0], expected, abs(expected).max(), g[:, 0].size)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
 def test_what_runs_for_many_channels(device, rng):
     if device != "cpu":
         pytest.skip("GPUs have their own choice")
