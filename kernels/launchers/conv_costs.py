@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from kernels.launchers import conv_few, conv_product, conv_tiled
 from kernels.launchers.common import Dialect, ceil_div, compute_dtype, on_gpu
-from kernels.launchers.conv_planes import Geometry, Windows
+from kernels.launchers.conv_planes import PART, Geometry, Windows
 from kernels.launchers.conv_product import SECOND_LEVEL
 from kernels.launchers.conv_tables import Layout, Problem, Tables
 from kernels.support import processor
@@ -171,7 +171,7 @@ def cheapest_layout(
     both = True, False
     layouts = [Layout(padded) for padded in itertools.product(both, both)]
     if compute_dtype(like.dtype) == like.dtype:
-        layouts += [Layout((True, True), axis) for axis in range(2) if _shares(problem, geo, axis)]
+        layouts += [Layout((True, True), axis) for axis in (1, 0) if _shares(problem, geo, axis)]
     costs = {one: _of_layout(dialect, problem, one, columns, geo.groups) for one in layouts}
     return min(costs, key=costs.__getitem__)
 
@@ -195,12 +195,12 @@ def _of_layout(
     near = problem.planes * math.prod(reads.size for reads in problem.reads) <= SECOND_LEVEL
     once = (READ if near else FAR) * problem.planes * sum(size.read for size in sizes)
     once += PADDED * planes if tables.is_padded else 0
-    times, each = 1, 24
-    if (
-        layout.paired is not None
-    ):  # results are read and written again; sums and differences are taken
-        times, each = 3, 43
-        once += 16 * (planes + terms * columns * groups) + 2 * LAUNCH
+    times, each, floats = 1, 24, planes + terms * columns * groups
+    if layout.paired is not None:
+        # results are read and written again; sums and differences are taken
+        times, each, once = 3, 43, once + 16 * floats + 2 * LAUNCH
+    if not problem.rows_are_outputs:  # the images of a part are added up
+        each *= ceil_div(floats if layout.paired is None else 2 * floats, PART)
     outer, together = problem.rows.outer, tables.together()
     added, heights = 0.0, set()
     for size in sizes:
