@@ -53,7 +53,7 @@ ENOUGH = 8  # of which each keeps more than what they have in common
 PANEL = 16  # blocks in a row of a panel
 MEMORY = 1 << 17  # bytes that they may keep for themselves, so that these stay in the cache
 FIRST_LEVEL = 1 << 15  # bytes of a first-level cache
-AT_ONCE = 3 * FIRST_LEVEL // 8  # bytes of common arrays that a row goes through
+AT_ONCE = FIRST_LEVEL // 2  # bytes of common arrays that a row goes through
 
 
 @dataclass
