@@ -5,8 +5,10 @@ takes, and `cost` points to the nanoseconds that it is expected to take on one O
 corrects. A launch that is worth it is shared: the calling thread and the helpers, each of which
 runs `serve(pool, number)` forever, take chunks of the blocks until none is left, each of its own
 range first, then from the ends of the others'. So a thread finds in its caches what it wrote in the
-launch before: between processors that share no cache, that takes as long as from memory. Results do
-not depend on who runs which.
+launch before: between processors that share no cache, that takes as long as from memory. For the
+same reason the last quarter of a range is left to its owner once that has begun, but not in
+launches that are short or long, or after helpers have been slower than the caller in many: there
+waiting costs more. Results do not depend on who runs which.
 
 A helper looks for work for a while before it sleeps, and a sleeping one is woken only for a launch
 that takes longer than waking. A helper that comes too late is not waited for, and after one that
@@ -29,13 +31,17 @@ from kernels.simt.backend.interrupt import INTERRUPTED
 # subtracted them from LEFT, a thread may rely on the words of the launch.
 OPEN, NUMBER, LEFT = 0, 1, 16
 CODE, WORDS, COUNT, CHUNK, HELPERS, PROCESSOR, CONTROL = range(32, 39)  # of a launch
+KEPT = 39  # so many blocks of a range are not taken from a thread that has begun it
 STATUS, SPENT = 48, 49  # the first that is not 0; nanoseconds of all threads together
 BUSY, WAITING, LOCK = 64, 65, 66  # a launch is shared; its caller sleeps; where
 # How many OS threads are wanted (by address), how many helpers there are, for how many nanoseconds
 # who waits looks before it sleeps, whether a launch has lacked helpers, and 0
 WANTED, STARTED, PATIENCE, LACKING, NOTHING = range(80, 85)
 SKIP, PENALTY = 85, 86  # launches run alone until then, in ns; for how long they did
-RANGE = 88  # of each thread: the blocks that nobody has taken, the first one below, the end above
+UNEVEN = 87  # for how many launches helpers have been slower; from _UNEVEN on, no block is kept
+# Of each thread: the blocks that nobody has taken, the first one below, the end above; the first
+# one that it was given
+RANGE, GIVEN = 88, 89
 FIRST_HELPER, HELPER_WORDS = 96, 16  # of each helper: whether it sleeps, and where; its RANGE
 MAX_HELPERS = 255
 POOL_WORDS = FIRST_HELPER + HELPER_WORDS * MAX_HELPERS
@@ -47,6 +53,8 @@ _WAKE = 60_000  # ns: waking takes the caller some 5 us, and the helper some 50
 _A_HELPER = 5_000  # ns: what each thread should have to do
 _CHUNKS_A_THREAD = 8  # of the smallest size: a thread that starts late gets fewer blocks
 _LOW = (1 << 32) - 1  # of a range, its first block
+_KEEPING = 100_000, 10_000_000  # ns: of launches in which blocks are kept, the shortest, longest
+_UNEVEN, _GREEDY = 8, 64  # launches until no block is kept, and for how many none is
 _YIELD = 20_000  # ns: who has looked for so long lets others have its processor
 _LATE = 50_000  # ns: a caller that waits for more than that and its own part was not helped
 _PENALTIES = 500_000, 64_000_000  # ns: for so long launches then run alone, at least and at most
@@ -249,14 +257,14 @@ define internal ptr @range.of(ptr %pool, i64 %thread) {{
 }}
 
 ; Takes some blocks of a thread's range: most of what is left from the beginning if they are `own`,
-; half of it from the end if not. The first of them and 1, or 0
+; half of it from the end if not, unless that is kept. The first of them and 1, or 0
 define internal i64 @take.of(ptr %pool, i64 %thread, i1 %own, ptr %taken.to) {{
   %range.at = call ptr @range.of(ptr %pool, i64 %thread)
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
   %first.seen = load atomic i64, ptr %range.at seq_cst, align 8
   br label %try
 try:
-  %seen = phi i64 [%first.seen, %0], [%seen.next, %claim]
+  %seen = phi i64 [%first.seen, %0], [%seen.next, %allowed]
   %low = and i64 %seen, {_LOW}
   %high = lshr i64 %seen, 32
   %none = icmp uge i64 %low, %high
@@ -264,6 +272,17 @@ try:
 claim:  ; the chunk may be another launch's, which does no harm
   %remaining = sub i64 %high, %low
   %chunk = load atomic i64, ptr %chunk.at monotonic, align 8
+  br i1 %own, label %allowed, label %ask
+ask:
+  %given.at = getelementptr i64, ptr %range.at, i64 {GIVEN - RANGE}
+  %given = load atomic i64, ptr %given.at monotonic, align 8
+  %has.begun = icmp ugt i64 %low, %given
+  %kept.at = getelementptr i64, ptr %pool, i64 {KEPT}
+  %kept = load atomic i64, ptr %kept.at monotonic, align 8
+  %is.little = icmp ule i64 %remaining, %kept
+  %is.kept = and i1 %has.begun, %is.little
+  br i1 %is.kept, label %nothing, label %allowed
+allowed:
   %quarter = lshr i64 %remaining, 2
   %most = sub i64 %remaining, %quarter
   %half = lshr i64 %remaining, 1
@@ -339,8 +358,8 @@ done:
   ret i64 %sum
 }}
 
-; Runs blocks of the pool's launch until none is left
-define internal void @work(ptr %pool, i64 %thread) {{
+; Runs blocks of the pool's launch until none is left for this thread; how many it has run
+define internal i64 @work(ptr %pool, i64 %thread) {{
   %taken.at = alloca i64
   %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
   %open = load atomic i64, ptr %open.at seq_cst, align 8
@@ -399,8 +418,9 @@ tell:
   call void @wake(ptr %waiting.at)
   br label %close
 close:  ; unless another launch has begun
+  %run.in.all = phi i64 [0, %0], [%finished, %leave], [%finished, %tell]
   %closed = cmpxchg ptr %open.at, i64 %open, i64 0 seq_cst seq_cst
-  ret void
+  ret i64 %run.in.all
 }}
 
 {_CONTROL}
@@ -426,7 +446,7 @@ help:
   %elsewhere = call i1 @get_out_of_the_way(i64 %processor)
   br i1 %elsewhere, label %work, label %rest
 work:
-  call void @work(ptr %pool, i64 %thread)
+  %run = call i64 @work(ptr %pool, i64 %thread)
   br label %next
 rest:
   ; what only others are wanted for does not keep this one awake
@@ -520,6 +540,16 @@ share:
   store i64 %count, ptr %count.at
   %chunk.at = getelementptr i64, ptr %pool, i64 {CHUNK}
   store atomic i64 %chunk, ptr %chunk.at monotonic, align 8
+  %quarter = mul i64 %chunk, {_CHUNKS_A_THREAD // 4}
+  %uneven.at = getelementptr i64, ptr %pool, i64 {UNEVEN}
+  %uneven = load i64, ptr %uneven.at
+  %is.even = icmp ult i64 %uneven, {_UNEVEN}
+  %from.shortest = sub i64 %cost, {_KEEPING[0]}
+  %is.between = icmp ult i64 %from.shortest, {_KEEPING[1] - _KEEPING[0]}
+  %keeps = and i1 %is.even, %is.between
+  %kept = select i1 %keeps, i64 %quarter, i64 0
+  %kept.at = getelementptr i64, ptr %pool, i64 {KEPT}
+  store atomic i64 %kept, ptr %kept.at monotonic, align 8
   %processor.at = getelementptr i64, ptr %pool, i64 {PROCESSOR}
   %processor = call i64 @processor()
   store atomic i64 %processor, ptr %processor.at monotonic, align 8
@@ -543,6 +573,8 @@ range:
   %above = shl i64 %high, 32
   %both.ends = or i64 %above, %low
   %range.at = call ptr @range.of(ptr %pool, i64 %t)
+  %given.at = getelementptr i64, ptr %range.at, i64 {GIVEN - RANGE}
+  store atomic i64 %low, ptr %given.at monotonic, align 8
   store atomic i64 %both.ends, ptr %range.at seq_cst, align 8
   %more.ranges = icmp ult i64 %t.next, %threads
   br i1 %more.ranges, label %range, label %publish
@@ -568,7 +600,7 @@ wake.one:
   br label %waking
 take.part:
   %work.begun = call i64 @now(i32 {_CLOCK})
-  call void @work(ptr %pool, i64 0)
+  %run = call i64 @work(ptr %pool, i64 0)
   %work.ended = call i64 @now(i32 {_CLOCK})
   br label %wait
 wait:
@@ -610,6 +642,21 @@ finish:
   %status = load i64, ptr %status.at
   %spent = load i64, ptr %spent.at
   store i64 %spent, ptr %cost.at
+  ; whether helpers took more than 5 / 4 of the caller's time for a block
+  %run.others = sub i64 %blocks, %run
+  %time.others = call i64 @llvm.usub.sat.i64(i64 %spent, i64 %worked)
+  %time.others.4 = shl i64 %time.others, 2
+  %worked.5 = mul i64 %worked, 5
+  %theirs = mul i64 %time.others.4, %run
+  %limit = mul i64 %worked.5, %run.others
+  %slower = icmp ugt i64 %theirs, %limit
+  %uneven.one = add i64 %uneven, 1
+  %is.greedy = icmp uge i64 %uneven, {_UNEVEN}
+  %goes.on = or i1 %is.greedy, %slower
+  %is.over = icmp uge i64 %uneven, {_UNEVEN + _GREEDY}
+  %uneven.more = select i1 %goes.on, i64 %uneven.one, i64 0
+  %uneven.next = select i1 %is.over, i64 0, i64 %uneven.more
+  store i64 %uneven.next, ptr %uneven.at
   store atomic i64 0, ptr %busy.at seq_cst, align 8
   %is.fine = icmp eq i64 %status, 0
   %is.stopped = icmp ne i64 %stopped, 0

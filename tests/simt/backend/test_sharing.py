@@ -63,11 +63,12 @@ def helped() -> int:
     return int(helpers.pool()[sharing.STARTED])
 
 
+@pytest.mark.parametrize("cost", [LONG // 1000, LONG])  # quarters are kept, or not
 @pytest.mark.parametrize("blocks", [2, 3, 11, 12, 13, 100, 1001, 100_000])
-def test_each_block_runs_once(blocks):
+def test_each_block_runs_once(blocks, cost):
     x, numbers = np.zeros(blocks, np.int32), np.full(blocks, -1)
     for turn in range(1, 6):
-        owners[blocks, 32]._cost = LONG
+        owners[blocks, 32]._cost = cost
         owners[blocks, 32](x, numbers)
         assert (x == turn).all() and (numbers == np.arange(blocks)).all()
     assert helped() >= min(2, blocks - 1)
@@ -194,7 +195,7 @@ def test_helpers_that_do_not_look_but_sleep(monkeypatch):
     helpers.pool()[sharing.PATIENCE] = 0
     try:
         test_python_threads_launch_at_once()
-        test_each_block_runs_once(100)
+        test_each_block_runs_once(100, LONG)
     finally:
         helpers.pool()[sharing.PATIENCE] = patience
 
@@ -226,6 +227,43 @@ def test_launches_run_alone_after_a_late_helper():
     until = launch(1)  # alone, so that nothing changes
     assert until == launch(1) and 0 < until - time.monotonic_ns() <= pool[sharing.PENALTY]
     pool[sharing.SKIP] = 0
+
+
+@pytest.fixture
+def uneven(monkeypatch):
+    """For 64 blocks and two OS threads, a launcher whose second half takes four times as long."""
+
+    @cuda.jit(debug=False)
+    def kernel(x, n):
+        for _ in range(n if cuda.blockIdx.x >= 32 else n // 4):
+            x[cuda.blockIdx.x] += 1
+
+    monkeypatch.setattr(thread_pool.wanted, "value", 2)
+    kernel.specialise((1, 1, 1), (np.zeros(64), 1))
+    shared(steps, 4, np.zeros(128), 1)
+    yield kernel[64, 1]
+    helpers.pool()[[sharing.UNEVEN, sharing.SKIP]] = 0
+
+
+def test_quarters_are_kept_unless_helpers_are_slower(uneven):
+    x, pool = np.zeros(64), helpers.pool()
+
+    def kept(cost: int = LONG // 1000, n: int = 10_000) -> tuple[int, int]:
+        pool[sharing.SKIP], uneven._cost = 0, cost
+        uneven(x, n)
+        return int(pool[sharing.KEPT]), int(pool[sharing.UNEVEN])
+
+    pool[sharing.UNEVEN] = 0
+    assert kept()[0] == 8  # of the 32 of each thread
+    assert kept(LONG)[0] == kept(LONG // 20_000)[0] == 0
+    numbers = [int(pool[sharing.UNEVEN])]
+    found = [kept() for _ in range(200)]
+    if not any(number > 1 for _, number in found):
+        pytest.skip("no helper got a processor")
+    numbers += [number for _, number in found]
+    for (blocks, number), before in zip(found, numbers):
+        assert blocks == (0 if before >= 8 else 8)
+        assert number == before + 1 or (number == 0 and (before < 8 or before == 72))
 
 
 STEPS = """
