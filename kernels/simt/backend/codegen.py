@@ -213,7 +213,8 @@ def _only_copies(function: ir.Function) -> bool:
 
 def _only_moves_scattered(function: ir.Function) -> bool:
     """Whether there are floats at indices that each thread of a row has loaded for itself, and all
-    of them are copied from one array to another."""
+    are only copied, as a tile of results is that a table spreads; what else the function computes
+    has rows of neighbours, which stay vectors."""
     assigned = _assigned(function)
 
     def sources(values: Iterable[ir.Value]) -> Iterator[ir.Instruction]:

@@ -199,6 +199,27 @@ def test_copies_by_index_are_not_gathered_where_that_is_slow(optimised, monkeypa
         assert "masked.gather" not in optimised[0]
 
 
+@pytest.mark.parametrize("factor", [None, 2])
+def test_results_that_each_thread_puts_to_its_own_place(optimised, monkeypatch, factor):
+    """As a tile of results that is stored where tables say: computed with before, then copied."""
+    monkeypatch.setattr(codegen, "_SLOW_GATHERS", True)
+
+    @cuda.jit
+    def turned(x, places, out):
+        tile = cuda.shared.array((32, 32), np.float32)
+        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        tile[ty, tx] = 3 * x[ty, tx]
+        cuda.syncthreads()
+        value = tile[tx, ty]
+        out[places[tx] + ty] = value if factor is None else value * factor
+
+    x, places = np.arange(1024, dtype=np.float32).reshape(32, 32), 32 * np.arange(31, -1, -1)
+    out = np.empty(1024, np.float32)
+    turned[1, (32, 32)](x, places, out)
+    assert (out.reshape(32, 32) == 3 * (factor or 1) * x[::-1]).all()
+    assert ("+prefer-no-scatter" in optimised[0]) == (factor is None)
+
+
 def test_a_choice_between_elements_is_no_copy(optimised, monkeypatch):
     monkeypatch.setattr(codegen, "_SLOW_GATHERS", True)
 
