@@ -229,28 +229,21 @@ def test_launches_run_alone_after_a_late_helper():
     pool[sharing.SKIP] = 0
 
 
-@pytest.fixture
-def uneven(monkeypatch):
-    """For 64 blocks and two OS threads, a launcher whose second half takes four times as long."""
-
+def test_quarters_are_kept_unless_helpers_are_slower(monkeypatch):
     @cuda.jit(debug=False)
-    def kernel(x, n):
+    def uneven(x, n):
         for _ in range(n if cuda.blockIdx.x >= 32 else n // 4):
             x[cuda.blockIdx.x] += 1
 
     monkeypatch.setattr(thread_pool.wanted, "value", 2)
-    kernel.specialise((1, 1, 1), (np.zeros(64), 1))
-    shared(steps, 4, np.zeros(128), 1)
-    yield kernel[64, 1]
-    helpers.pool()[[sharing.UNEVEN, sharing.SKIP]] = 0
-
-
-def test_quarters_are_kept_unless_helpers_are_slower(uneven):
     x, pool = np.zeros(64), helpers.pool()
+    uneven.specialise((1, 1, 1), (x, 1))
+    shared(steps, 4, np.zeros(128), 1)
+    launcher = uneven[64, 1]
 
     def kept(cost: int = LONG // 1000, n: int = 10_000) -> tuple[int, int]:
-        pool[sharing.SKIP], uneven._cost = 0, cost
-        uneven(x, n)
+        pool[sharing.SKIP], launcher._cost = 0, cost
+        launcher(x, n)
         return int(pool[sharing.KEPT]), int(pool[sharing.UNEVEN])
 
     pool[sharing.UNEVEN] = 0
@@ -264,6 +257,7 @@ def test_quarters_are_kept_unless_helpers_are_slower(uneven):
     for (blocks, number), before in zip(found, numbers):
         assert blocks == (0 if before >= 8 else 8)
         assert number == before + 1 or (number == 0 and (before < 8 or before == 72))
+    pool[sharing.UNEVEN] = 0
 
 
 STEPS = """
