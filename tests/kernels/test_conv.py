@@ -635,6 +635,22 @@ def test_entries_have_each_row_and_term_once(device, together, monkeypatch):
     np.testing.assert_array_equal(done, expected)
 
 
+@pytest.mark.parametrize("images", [1, 2, 3, 8, 9, 32])
+def test_parts_have_each_image_once_and_even_numbers_where_they_can(device, images, monkeypatch):
+    planes = importlib.import_module("kernels.launchers.conv_planes")
+    monkeypatch.setattr(planes, "PART", 100)
+    geo = Geometry((images, 1, 4, 4), (1, 1, 3, 3), (1, 1), (1, 1), (1, 1), 1)
+    for floats in (1, 30, 45, 100, 1000):
+        parts = planes.images_in_parts(geo, floats, False, lambda part: part.x_shape[0])
+        sizes = [some.stop - some.start for some, _ in parts]
+        assert [number for _, number in parts] == sizes and 0 not in sizes
+        assert [some.start for some, _ in parts] == [sum(sizes[:i]) for i in range(len(sizes))]
+        assert sum(sizes) == images
+        assert len(parts) == min(images, -(-images * floats // 100))
+        if images % 2 == 0 and 2 * len(parts) <= images:
+            assert not any(number % 2 for number in sizes)
+
+
 DW, DX = "conv2d_backward_weight", "conv2d_backward_data"
 PAIRS = {
     "k4_s2": ((3, 5, 8, 12), (33, 5, 4, 4), (2, 2), (1, 1), (1, 1), 1),
