@@ -164,8 +164,8 @@ def _polygamma_texts() -> tuple[str, str]:
     rest = f"({pi} * where(x < 0.5, x - rint(x), 0.5))"
     turn = f"({pi} / sin{rest})"
     return (
-        f"where((x < 0) & (x == floor(x)), log(x), {digamma}"  # NaN at the poles
-        f" - where(x < 0.5, {pi} * cos{rest} / sin{rest}, 0))",
+        f"where(x == 0, -1 / x, where((x < 0) & (x == floor(x)), log(x), {digamma}"  # NaN at poles
+        f" - where(x < 0.5, {pi} * cos{rest} / sin{rest}, 0)))",
         f"where(x < 0.5, {turn} * {turn} - {trigamma}, {trigamma})",
     )
 

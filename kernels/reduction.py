@@ -51,7 +51,7 @@ TABLE: dict[str, Reduction] = {
     line.name: line
     for line in (
         Reduction("sum", "x", "a + b", "0", gradient="g"),
-        Reduction("nansum", "where(x == x, x, 0)", "a + b", "0", gradient="where(x == x, g, 0)"),
+        Reduction("nansum", "where(x == x, x, 0)", "a + b", "0", gradient="g * (x == x)"),
         Reduction("mean", "x", "a + b", "0", "a / n", gradient="g / n"),
         Reduction("prod", "x", "a * b", "1", gradient="g * others"),
         Reduction("max", "x", "maximum(a, b)", "lowest", gradient=_AT_EXTREMUM),

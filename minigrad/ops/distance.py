@@ -17,11 +17,15 @@ from minigrad.ops.pointwise import POINTWISE, broadcast_shape
 from minigrad.tensor import Tensor, export, functions
 
 # By p, the reductions that have kernels and gradients.
-_LINES: dict[float, str] = {1: "norm1", 2: "norm2"}
+_LINES: dict[float, str] = {1: "norm1", 2: "norm2", math.inf: "norm_inf"}
 
 
 def _weighted(difference: Tensor, y: Tensor, g: Tensor, line: str) -> Tensor:
-    """The gradient of the differences (..., k), whose norms are y (...): none where one is 0."""
+    """The gradient of the differences (..., k), whose norms are y (...): none where one is 0. Of
+    the largest ones, all get it whole."""
+    if line == "norm_inf":
+        largest = difference.detach().abs() == y.detach().unsqueeze(-1)
+        return difference.sign() * largest * g.unsqueeze(-1)
     if line == "norm1":
         return POINTWISE["sign"](difference) * g.unsqueeze(-1)
     return difference * _per_distance(g, y).unsqueeze(-1)

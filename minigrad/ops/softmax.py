@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -191,9 +192,13 @@ class NllLoss(Op):
         return found, None, None, None
 
 
+# NaN where all weights are 0, also of a sum that is not: smoothed targets have other classes' too.
+_SHARE = Expr("share_of_classes", ("x", "n"), "where(n == 0, 0 / n, x / n)")
+
+
 def _share(g: Any, divisor: Any) -> Any:
     """g / divisor, as remembered launches know it: their dtypes may differ."""
-    return dispatch.active.pointwise(TABLE["div"], g, divisor, dtype=g.dtype)
+    return dispatch.active.pointwise(_SHARE, g, divisor, dtype=g.dtype)
 
 
 class MeanOfClasses(Op):
@@ -213,13 +218,13 @@ class MeanOfClasses(Op):
             kept = _where_kept(_weights_of(classes, weight), target, ignore_index)
             divisor = active.reduce("sum", kept)
         total = active.reduce("sum", loss)
-        return active.pointwise(TABLE["div"], total, divisor, dtype=loss.dtype), divisor
+        return _share(total, divisor), divisor
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, ignore_index: int | None) -> tuple:
         (divisor,) = ctx.tensors()
         if mode.enabled:
-            share = g / divisor
+            share = g / divisor.masked_fill(divisor == 0, math.nan)
         else:
             share = wrap(dispatch.together(_share, g._array, divisor._array))
         return share.expand(ctx.shapes[0]), None, None, None

@@ -61,7 +61,7 @@ def test_no_rows_or_no_columns(torch, shapes, p):
     np.testing.assert_array_equal(ours.numpy(), right.numpy())
 
 
-@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
 def test_second_order(p, reference_backend):
     rng = np.random.default_rng(SEED)
     a, b = (m.tensor(rng.standard_normal((2, n, 4)), requires_grad=True) for n in (3, 5))

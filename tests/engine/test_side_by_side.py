@@ -16,7 +16,8 @@ from minigrad import backends
 # integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
 # of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
 # after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle,
-# `slope(f)` f(x) and its gradient, `i(...)` int32, `abs1(t)` positive.
+# `slope(f)` f(x) and its gradient, `i(...)` int32, `abs1(t)` positive, `smoothed(t, classes)` the
+# cross entropy with smoothed targets, where classes 0 and 1 weigh nothing.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
@@ -538,6 +539,20 @@ KERNELS = {
     "none_counts": """
         grad(lambda x: m.nn.functional.cross_entropy(x, m.full((3,), -100)))
         grad(lambda x: m.nn.functional.cross_entropy(x[0], m.tensor(-100)))
+        slope(lambda x: smoothed(x, m.tensor([0, 1, 0])))
+        slope2(lambda x: smoothed(x, m.tensor([0, 1, 0])))
+        slope(lambda x: smoothed(x, m.tensor([-100, 1, -100])))
+        m.func.grad(lambda v: m.nanmean(v, 1).sum())(m.tensor([[nan, nan], [1, nan]]))
+        m.func.grad(lambda v: m.nansum(v, 1).sum())(m.tensor([[nan, nan], [1, nan]]))
+    """,
+    "signs_of_zero": """
+        m.digamma(m.tensor([-0.0, 0.0]))
+        m.func.grad(lambda v: v.lgamma().sum())(m.tensor([-0.0, 0.0]).double())
+    """,
+    "largest_differences": """
+        slope(lambda x: m.cdist(x - x.detach() + r, r[:2], p=inf))
+        slope(lambda x: m.cdist(x[None] - x.detach(), m.ones(2, 2, 4), p=inf))
+        slope(lambda x: m.pdist(x - x.detach() + m.eye(3, 4), inf))
     """,
     "padded_infinity": """
         grad(lambda x: m.nn.functional.max_pool2d(x[None] * 0 - inf, 3, 1, 1))
@@ -591,6 +606,9 @@ def evaluate(m: Any, line: str) -> Any:
         grad=grad,
         slope2=slope2,
         slope=lambda f: (f(x), m.autograd.grad(f(x).sum(), x)),
+        smoothed=lambda t, classes: m.nn.functional.cross_entropy(
+            t, classes, m.tensor([0.0, 0, 1, 2]), label_smoothing=0.1
+        ),
         abs1=lambda t: t.abs() / 8 + 0.1,
         i=lambda *numbers: m.tensor(numbers, dtype=m.int32),
         h=lambda t: t.detach().bfloat16(),
