@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from minigrad._names import in_torchs_words, kind
-from minigrad._out import into
+from minigrad._out import into, with_dtype
 from minigrad.backends.current import Found, on_their_gpu
 from minigrad.layouts import SPARSE_FORMS, NoDenseArray
 from minigrad.overrides import among, before, handle_torch_function, subclasses
@@ -81,12 +81,10 @@ def tensors_only(fn: F, out: bool = False, place: str = "") -> F:
                 return call(*args, **own_words)
             target = own_words["out"]
             own_words = {name: value for name, value in own_words.items() if name != "out"}
-            result = call(*args, **own_words)
-            return (
-                result
-                if target is None
-                else into(fn.__name__, target, result, (*args, *own_words.values()))
-            )
+            if target is None:
+                return call(*args, **own_words)
+            result = call(*args, **with_dtype(fn.__name__, target, own_words))
+            return into(fn.__name__, target, result, (*args, *own_words.values()))
         except NoDenseArray:
             first = args[0] if args else None
             own = SPARSE_FORMS.get(fn.__name__)

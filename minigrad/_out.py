@@ -38,13 +38,43 @@ NAMES = frozenset(
     """.split()
 )
 
+# Those that compute in the dtype of `out`, as with that `dtype=`.
+_COMPUTED_THERE = frozenset(
+    "arange cumprod cumsum eye full linspace logspace nansum prod rand randn range sum".split()
+)
+
+# Those whose `out` must have the dtype of the result; other functions convert it.
+_OF_THAT_DTYPE = _COMPUTED_THERE | frozenset(
+    """
+    addbmm addmm addmv amax amin aminmax argmax argmin argsort baddbmm bitwise_not bmm bucketize
+    ceil complex conj_physical cross cummax cummin det diag dot fix floor frac frexp gather ger
+    heaviside histc histogram index_add index_copy index_reduce index_select inner inv inverse isin
+    isneginf isposinf kthvalue log_softmax logcumsumexp masked_select matmul matrix_norm
+    matrix_power median mm mode msort multi_dot multinomial mv nan_to_num nanmedian nanquantile
+    narrow_copy neg negative nonzero norm polar qr quantile renorm round scatter scatter_add
+    scatter_reduce searchsorted sgn sign signbit slice_scatter slogdet softmax solve sort svd
+    svdvals take take_along_dim tensordot topk triangular_solve tril triu trunc vdot vecdot
+    vector_norm where
+    """.split()
+)
+
+_JOINING = {"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack", "vstack"}
+
+
+def with_dtype(name: str, out: Any, words: dict) -> dict:
+    """Named arguments, with the dtype of `out` for a function that computes in it."""
+    if name in _COMPUTED_THERE and isinstance(out, Tensor) and words.get("dtype") is None:
+        return words | {"dtype": out.dtype}
+    return words
+
 
 def into(name: str, out: Any, result: Any, operands: tuple = ()) -> Any:
     """The result, or results, of the function `name`, copied into `out`.
 
     out: a tensor, or a tuple of them for several results; of another shape it is resized, with
     torch's warning unless it was empty. RuntimeError where a gradient would be lost, the result
-    doesn't fit in the dtype, or `out` shares a part of its memory with an operand.
+    has another dtype, which is not to be converted or doesn't fit, or `out` shares a part of its
+    memory with an operand.
     """
     if isinstance(result, tuple):
         if not isinstance(out, tuple | list) or len(out) != len(result):
@@ -58,8 +88,11 @@ def into(name: str, out: Any, result: Any, operands: tuple = ()) -> Any:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
-    if dtypes.category(result._array.dtype) > dtypes.category(out._array.dtype):
-        raise RuntimeError(
+    given, wanted = out._array.dtype, result._array.dtype
+    if name in _OF_THAT_DTYPE and given != wanted:
+        raise RuntimeError(f"{name}(): expected out to have dtype {result.dtype}, got {out.dtype}")
+    if dtypes.category(wanted) > dtypes.category(given):
+        raise (TypeError if name in _JOINING else RuntimeError)(
             f"result type {result.dtype.legacy_name.removesuffix('Tensor')} can't be cast to the "
             f"desired output type {out.dtype.legacy_name.removesuffix('Tensor')}"
         )
