@@ -369,9 +369,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
             f"but got a tensor with dtype {condition.dtype}"
         )
     args: tuple = (condition, operand(input), operand(other))
-    if int in map(type, args):
+    if any(type(a) is int or (type(a) is float and abs(a) > 1e38) for a in args):
         dtype = POINTWISE["where"].compute_dtype(args)
-        args = tuple([dtypes.fitting(arg, dtype) if type(arg) is int else arg for arg in args])
+        if dtype.kind in "iu" or dtype.itemsize > 2:  # floats of 16 bits become infinite
+            args = tuple([dtypes.fitting(a, dtype) if type(a) in (int, float) else a for a in args])
     return POINTWISE["where"](*args)
 
 

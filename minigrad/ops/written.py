@@ -4,15 +4,17 @@ tensors that change their first argument.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from minigrad import dtypes
 from minigrad.ops.inplace import inplace, overwriting
+from minigrad.ops.reduce import one_dim
 from minigrad.tensor import FUNCTIONS, Tensor, export
 
 # Operations of one step, and compositions, whose first step may save what the last one overwrites.
 _SINGLE = (
-    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical cumsum cumprod"
+    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical"
     " deg2rad erfinv fix gcd greater greater_equal i0 lcm less less_equal negative"
     " not_equal polygamma rad2deg sgn"
 )
@@ -41,6 +43,24 @@ def float_power_(self: Tensor, exponent: Any) -> Tensor:
     return self.pow_(exponent)
 
 
+def _running(name: str) -> None:
+    """Define `cumsum_` or `cumprod_`: of any other dtype, they compute in that of the tensor."""
+    function = FUNCTIONS[name]
+
+    @functools.wraps(function)
+    def computed(input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
+        if dtype is not None and dtype != input.dtype:
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {input.dtype} and output tensor dtype "
+                f"{dtype} should match"
+            )
+        return function(input, one_dim(dim, axis), dtype=input.dtype)
+
+    setattr(Tensor, f"{name}_", overwriting(name, computed))
+
+
+for _name in ("cumprod", "cumsum"):
+    _running(_name)
 for _name in _SINGLE.split():
     inplace(_name)
 for _name in _COMPOSED.split():
