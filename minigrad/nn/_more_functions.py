@@ -124,11 +124,22 @@ def _fractional(
     if ratio is not None:
         size = tuple(int(n * part) for n, part in zip(extent, ntuple(ratio, dims), strict=True))
     kernel = ntuple(kernel, dims)
+    wanted = (*x.shape[:2], dims)
+    if len(kernel) != dims:
+        raise RuntimeError(f"{name}: expected a number or {dims} as kernel_size, got {kernel}")
+    if samples is not None:
+        given = tuple(samples.shape)
+        if given[1:] != wanted[1:] or given[0] < wanted[0] or samples.dtype != x.dtype:
+            raise RuntimeError(
+                f"{name}: expected _random_samples of shape {wanted} and {x.dtype}, got {given} "
+                f"and {samples.dtype}"
+            )
+        samples = samples[: wanted[0]]
     for n, m, k in zip(extent, size, kernel, strict=True):
         if m + k - 1 > n:
             raise RuntimeError(f"{name}: pool size {k} too large relative to input size {n}")
     if samples is None:
-        samples = minigrad.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
+        samples = minigrad.rand(wanted, dtype=x.dtype, device=x.device)
     flat: Any = 0
     order = [1, 0] if dims == 2 else [0, 1, 2]  # which sample is that of a dimension, as in torch
     for d, (n, m, k) in enumerate(zip(extent, size, kernel, strict=True)):

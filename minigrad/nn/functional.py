@@ -395,13 +395,16 @@ def gumbel_softmax(
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y[..., o] = input1 @ weight[o] @ input2 + bias[o]; weight (out, in1, in2)"""
-    out_features, in1, in2 = weight.shape
-    if input1.shape[-1] != in1 or input2.shape[-1] != in2:
+    tensors = [t for t in (input1, input2, weight, bias) if t is not None]
+    shapes = [tuple(t.shape) for t in tensors]
+    *lead, in1 = shapes[0]
+    in2, out_features = shapes[1][-1], shapes[2][0]
+    expected = [(*lead, in1), (*lead, in2), (out_features, in1, in2), (out_features,)]
+    if shapes != expected[: len(shapes)] or len({t.dtype for t in tensors}) > 1:
         raise RuntimeError(
-            f"bilinear(): input features {input1.shape[-1]} and {input2.shape[-1]} do not match "
-            f"weight of shape {tuple(weight.shape)}"
+            "bilinear(): expected (..., in1), (..., in2), a weight (out, in1, in2) and a bias "
+            f"(out,) of one dtype, got {shapes} of {[str(t.dtype) for t in tensors]}"
         )
-    lead = tuple(input1.shape[:-1])
     a, b = input1.reshape(-1, in1), input2.reshape(-1, in2)
     # (n, in1) @ (in1, out * in2): one matrix product, then a row-wise dot with b.
     left = a @ weight.permute(1, 0, 2).reshape(in1, out_features * in2)

@@ -362,7 +362,7 @@ def repeat_interleave(
     """
     if input is None or repeats is None:
         return _repeated_positions(either("repeat_interleave", input, repeats), output_size)
-    if isinstance(repeats, list | tuple | float):
+    if not isinstance(repeats, Tensor | int | np.integer) or isinstance(repeats, bool):
         raise TypeError(
             "repeat_interleave(): argument 'repeats' must be Tensor or int, not "
             f"{type(repeats).__name__}"
@@ -380,6 +380,10 @@ def repeat_interleave(
         places = np.arange(n).repeat(repeats)
         return input.index_select(place, wrap(array_module(input._array).asarray(places)))
     counts = np.asarray(repeats.cpu()._array if isinstance(repeats, Tensor) else repeats)
+    if counts.ndim > 1:
+        raise RuntimeError(
+            f"repeat_interleave: repeats must be 0-dim or 1-dim tensor, got {counts.ndim}D"
+        )
     if counts.ndim and counts.size not in (1, n):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
@@ -555,6 +559,10 @@ def pad(
         return pad_constant(input, pad, 0.0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if value or len(pad) % 2:
+        raise RuntimeError(
+            f"pad: mode {mode!r} takes pairs of lengths and no value, got {list(pad)} and {value}"
+        )
     if input._array.dtype.kind == "b" and mode != "circular":
         raise dtypes.refused(f"{mode}_pad", input._array.dtype)
     ndim = input._array.ndim
@@ -568,6 +576,13 @@ def pad(
         first, last = pad[2 * i], pad[2 * i + 1]
         pairs[ndim - 1 - i] = first, last
         _check_border(input._array.shape[ndim - 1 - i], first, last, mode)
+    lengths = [n + a + b for n, (a, b) in zip(input._array.shape, pairs, strict=True)]
+    padded = ndim - len(pad) // 2
+    if mode != "circular" and (0 in input._array.shape[padded - 1 :] or max(lengths[padded:]) < 1):
+        raise RuntimeError(
+            f"pad: mode {mode!r} expects no length of 0 but of the batch, before or after, got "
+            f"{list(input.shape)} for a result of {lengths}"
+        )
     grown = tuple([(max(a, 0), max(b, 0)) for a, b in pairs])
     cropped = [n for a, b in reversed(pairs) for n in (min(a, 0), min(b, 0))]
     if any(cropped) and mode == "circular":  # cuts first

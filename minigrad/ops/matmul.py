@@ -437,9 +437,10 @@ def addbmm(
 
 def _summed_bmm(a: Tensor, b: Tensor) -> Tensor:
     """The sum over the batch of the products of matrices, as one product of longer ones."""
-    (batch, n, k), (other, inner, m) = a._array.shape, b._array.shape
-    if (batch, k) != (other, inner):
+    first, second = a._array.shape, b._array.shape
+    if len(first) != 3 or len(second) != 3 or first[::2] != second[:2]:
         return bmm(a, b)  # it raises the error
+    (batch, n, k), m = first, second[2]
     return mm(a.transpose(0, 1).reshape(n, batch * k), b.reshape(batch * k, m))
 
 

@@ -344,10 +344,21 @@ def _unpool(
     if indices._array.dtype != "int64":
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     given = input._array.shape[-dims:]
+    if 0 in input._array.shape[-dims - 1 :] or (dims == 3 and min(stride) <= 0):
+        raise RuntimeError(
+            f"{name}: expected an input that is not empty, except for its batch, and in three "
+            f"dimensions strides above 0, got {list(input.shape)} and {stride}"
+        )
     natural = tuple(
         (n - 1) * s + k - 2 * p for n, s, k, p in zip(given, stride, kernel, padding, strict=True)
     )
-    size = natural if output_size is None else tuple(int(n) for n in tuple(output_size)[-dims:])
+    size = natural if output_size is None else tuple(int(n) for n in tuple(output_size))
+    if len(size) not in (dims, dims + 2):
+        raise ValueError(
+            f"{name}: output_size should be a sequence containing {dims} or {dims + 2} elements, "
+            f"but it has a length of {len(size)}"
+        )
+    size = size[-dims:]
     for n, m, s in zip(natural, size, stride, strict=True):
         if not n - s < m < n + s:
             raise ValueError(

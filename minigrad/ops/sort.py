@@ -7,6 +7,7 @@ The gradient of the values is that of `gather` at their positions.
 from __future__ import annotations
 
 import math
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from kernels import dispatch
 from kernels.launchers.sort import longest
 from kernels.pointwise import Expr
 from minigrad import dtypes
+from minigrad._foreign import no_tensor
 from minigrad._meta import MetaArray
 from minigrad.autograd.mode import autocasts
 from minigrad.autograd.mode import mode as grad_mode
 from minigrad.autograd.node import Op, check_devices
 from minigrad.backends import array_module, on_gpu
+from minigrad.ops.bounds import check_bounds
 from minigrad.ops.index import Pick
 from minigrad.ops.masks import runs_on_gpu, without_repeats
 from minigrad.ops.pointwise import POINTWISE, is_narrow
@@ -581,6 +584,10 @@ def _distinct(least: Any, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return found.astype(least.dtype) + least, places[near], counts[found]
 
 
+def _wrong_place(place: int) -> Exception:
+    return RuntimeError(f"searchsorted(): sorter index out of range: {place}")
+
+
 @export(method=False)
 def searchsorted(
     sorted_sequence: Tensor,
@@ -596,9 +603,6 @@ def searchsorted(
 
     right, or side="right": after equal elements. sorter: positions that sort the sequence.
     """
-    for x in (sorted_sequence, input):
-        if isinstance(x, Tensor):
-            dtypes.refuse_complex("searchsorted does not support complex inputs", x._array.dtype)
     if side not in (None, "left", "right"):
         raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
     if right and side == "left":
@@ -608,6 +612,8 @@ def searchsorted(
     order, xp = sorted_sequence._array, array_module(sorted_sequence._array)
     if isinstance(input, Tensor) and input.device != sorted_sequence.device:
         check_devices((sorted_sequence, input))
+    if not isinstance(input, Tensor | Number | np.ndarray):
+        raise no_tensor("searchsorted", "input", input)
     wanted = xp.asarray(input._array if isinstance(input, Tensor) else input)
     if not isinstance(input, Tensor) and order.ndim != 1:
         raise RuntimeError("searchsorted(): a number needs a vector as the sorted sequence")
@@ -627,7 +633,8 @@ def searchsorted(
                 "searchsorted(): boundary and sorter must have the same size, but got boundary "
                 f"tensor {list(order.shape)} and got sorter tensor {list(sorter.shape)}"
             )
-        order = xp.take_along_axis(order, sorter._array, -1)
+        places = check_bounds(sorter._array, 0, order.shape[-1], _wrong_place)
+        order = xp.take_along_axis(order, places, -1)
     common = dtypes.promote(order.dtype, wanted.dtype)
     if common.kind in "bc" and wanted.size:
         raise dtypes.refused("searchsorted_out_cpu", common)

@@ -62,6 +62,11 @@ def test_complex_numbers(torch, mode):
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 @pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4)])
 def test_no_planes(torch, mode, shape):
+    if mode != "circular" and shape[1] == 0:
+        for lib in (torch, m):
+            with pytest.raises(RuntimeError):
+                lib.nn.functional.pad(lib.ones(shape), (1, 2, 2, 1), mode)
+        return
     y = F.pad(m.ones(shape), (1, 2, 2, 1), mode)
     assert y.shape == (*shape[:2], 6, 7)
 

@@ -12,12 +12,12 @@ import pytest
 import minigrad
 from minigrad import backends
 
-# Every line is an expression: `m` is torch or minigrad, `x` (3, 4) requires a gradient, `r` has
-# integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(), `slope2(f)` also that
-# of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a tensor of one element
-# after f has changed it, `memory(t)` the address of its storage, `again(t)` t from a pickle,
-# `slope(f)` f(x) and its gradient, `i(...)` int32, `abs1(t)` positive, `smoothed(t, classes)` the
-# cross entropy with smoothed targets, where classes 0 and 1 weigh nothing.
+# Every line is an expression: `m` is torch or minigrad, `F` its functions of nn, `x` (3, 4) needs a
+# gradient, `r` has integers, `h(t)` is t in bfloat16, `grad(f)` is the gradient of f(x).sum(),
+# `slope2(f)` also that of its sum, `hooked(hook)` the first with a hook on the way, `written(f)` a
+# tensor of one element after f has changed it, `memory(t)` the address of its storage, `again(t)` t
+# from a pickle, `slope(f)` f(x) and its gradient, `i(...)` int32, `abs1(t)` positive,
+# `smoothed(t, classes)` the cross entropy with smoothed targets, where classes 0 and 1 weigh 0.
 PROGRAMS = {
     "numbers_out_of_range": """
         m.tensor([-1.5], dtype=m.uint8)
@@ -636,6 +636,7 @@ def evaluate(m: Any, line: str) -> Any:
 
     names = dict(
         m=m,
+        F=m.nn.functional,
         written=written,
         changed=changed,
         x=x,

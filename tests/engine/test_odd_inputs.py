@@ -1,0 +1,84 @@
+"""Small programs with odd inputs, each run with torch and with minigrad as in
+`test_side_by_side.py`: what is refused, and with which type of error."""
+
+from __future__ import annotations
+
+import pytest
+
+from minigrad import backends
+from tests.engine.test_side_by_side import check
+
+PROGRAMS = {
+    "unpool": """
+        F.max_unpool1d(m.ones(1, 1, 2), m.tensor([[[0, 1]]]), 2, output_size=(1, 5))
+        F.max_unpool1d(m.ones(1, 1, 2), m.tensor([[[0, 9]]]), 2)
+        F.max_unpool1d(m.ones(1, 0, 2), m.zeros(1, 0, 2).long(), 2)
+        F.max_unpool1d(m.ones(0, 1, 2), m.zeros(0, 1, 2).long(), 2)
+        F.max_unpool2d(m.ones(1, 1, 1, 2), m.tensor([[[[0, -1]]]]), 2)
+        F.max_unpool2d(m.ones(1, 1, 1, 2), m.tensor([[[[0, 1]]]]), 2, output_size=(1, 2, 4))
+        F.max_unpool2d(m.ones(1, 1, 0, 2), m.zeros(1, 1, 0, 2).long(), 2)
+        F.max_unpool3d(m.ones(1, 1, 1, 1, 2), m.tensor([[[[[0, 1]]]]]), 2, stride=0)
+        F.max_unpool3d(m.ones(1, 0, 1, 1, 2), m.zeros(1, 0, 1, 1, 2).long(), 2)
+    """,
+    "fractional": """
+        F.fractional_max_pool2d(m.ones(1, 1, 4, 4), (2, 2, 2), output_size=2)
+        F.fractional_max_pool2d(m.ones(1, 1, 4, 4), 2, 2, None, False, m.ones(1, 1, 3))
+        F.fractional_max_pool2d(m.ones(1, 1, 4, 4), 2, 2, None, False, m.ones(1, 1, 2).double())
+        F.fractional_max_pool2d(m.ones(1, 4, 4), 2, 2, None, False, m.ones(1, 2))
+        F.fractional_max_pool2d(r.view(1, 3, 2, 2), 1, 2, None, False, m.ones(2, 3, 2) / 2)
+        F.fractional_max_pool3d(m.ones(1, 1, 4, 4, 4), 2, 2, None, False, m.ones(1, 1, 2))
+    """,
+    "bilinear": """
+        F.bilinear(m.ones(2, 3), m.ones(2, 4), m.ones(3, 4))
+        F.bilinear(m.ones(2, 3), m.ones(2, 4), m.ones(5, 4, 4))
+        F.bilinear(m.ones(3, 3), m.ones(1, 4), m.ones(5, 3, 4))
+        F.bilinear(m.ones(2, 3), m.ones(2, 4).double(), m.ones(5, 3, 4))
+        F.bilinear(m.ones(2, 3), m.ones(2, 4), m.ones(5, 3, 4), m.ones(1))
+        F.bilinear(m.ones(2, 3), m.ones(2, 4), m.ones(5, 3, 4), m.ones(5).double())
+        F.bilinear(m.ones(3), m.ones(4), m.ones(5, 3, 4), m.ones(5))
+        F.bilinear(m.ones(0, 3), m.ones(0, 4), m.ones(5, 3, 4))
+    """,
+    "borders": """
+        F.pad(m.ones(1, 1, 3), (-2, -1), mode="replicate")
+        F.pad(m.ones(1, 1, 3), (-2, -1), mode="reflect")
+        F.pad(m.ones(1, 1, 3), (-2, -1), mode="circular")
+        F.pad(m.ones(1, 1, 3, 3), (-2, -1, 1, 1), mode="replicate")
+        F.pad(m.ones(1, 1, 0), (1, 1), mode="replicate")
+        F.pad(m.ones(1, 0, 3), (1, 1), mode="reflect")
+        F.pad(m.ones(0, 1, 3), (1, 1), mode="reflect")
+        F.pad(m.ones(1, 0, 3, 3), (1, 1, 1, 1), mode="replicate")
+        F.pad(m.ones(1, 0, 3), (1, 1), mode="circular")
+        F.pad(m.ones(1, 1, 3, 3), (1, 1, 1), mode="reflect")
+        F.pad(m.ones(1, 1, 3), (1, 1), mode="reflect", value=2)
+        F.pad(m.ones(1, 1, 3), (1, 1), mode="circular", value=0)
+    """,
+    "repeats": """
+        m.repeat_interleave(m.ones(3), m.ones(3, 1).long())
+        m.repeat_interleave(m.ones(3), "a")
+        m.repeat_interleave(m.ones(3), True)
+        m.repeat_interleave(m.ones(3), np.int64(2))
+        m.repeat_interleave(m.ones(3), m.tensor([1, 2]))
+    """,
+    "sorted": """
+        m.searchsorted(m.ones(2), None)
+        m.searchsorted(m.ones(2), "a")
+        m.searchsorted(m.ones(2), [1.0])
+        m.searchsorted(m.ones(2), np.float32(1.0))
+        m.searchsorted(m.ones(2), m.tensor([1j]))
+        m.searchsorted(m.ones(2), 1.0, sorter=m.tensor([0, 5]))
+        m.searchsorted(m.ones(2), 1.0, sorter=m.tensor([-1, 1]))
+        m.bucketize(None, m.ones(2))
+        m.bucketize(m.tensor([1j]), m.ones(2))
+    """,
+    "products": """
+        m.addbmm(m.ones(2, 2), m.ones(2, 3), m.ones(1, 3, 2))
+        m.addbmm(m.ones(2, 2), m.ones(1, 2, 3), m.ones(1, 2, 3))
+        m.addbmm(m.ones(2, 2), m.ones(1, 2, 3), m.ones(2, 3, 2))
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_like_torch(name, torch):
+    with backends.use("numpy"):
+        check(PROGRAMS[name], torch)
