@@ -61,6 +61,9 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
     xp = next(array_module(a) for a in arrays if hasattr(a, "dtype"))
     if op.name in _TESTS:
         return wrap(_called(_TESTS[op.name], arrays[0]))
+    if op.name in _COMPOSED:
+        given = [x.to(dtypes.from_numpy_dtype(dtype)) for x in args]
+        return _COMPOSED[op.name](*given)
     if op.name not in LINES:
         raise dtypes.refused(op.name, dtype)
     op = _POW if op.name == "pow" else op
@@ -73,6 +76,17 @@ def pointwise(op: Pointwise, args: tuple, arrays: list, params: tuple, dtype: np
         if needs:
             op.record(args, params, dtype, edges, needs, tensor, ComplexNode)
     return tensor
+
+
+def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)); exp is of a number with a real part of 0 at most."""
+    where, first, second = POINTWISE["where"], a.real.detach(), b.real.detach()
+    most, least = where(first < second, b, a), where(first < second, a, b)
+    same = (first == second) & POINTWISE["isinf"](first)  # infinities, whose difference is NaN
+    return most + (least - most).masked_fill(same, 0).exp().log1p()
+
+
+_COMPOSED = {"logaddexp": _logaddexp, "softsign": lambda z: z / (z.abs() + 1)}
 
 
 def _called(name: str, x: Any) -> Any:

@@ -89,7 +89,8 @@ class MatMul(Op):
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
         if a.dtype.kind == "c":
-            return array_module(a).matmul(a, b)
+            xp = array_module(a)
+            return xp.asarray(xp.matmul(a, b))  # of vectors, NumPy's is a number
         if a.ndim > 1 and b.ndim > 1:
             return dispatch.active.matmul(a, b)
         x, y, shape = _matrices(a, b)

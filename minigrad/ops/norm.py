@@ -308,6 +308,11 @@ def rms_norm(
     """
     shape = _shape(normalized_shape)
     _check_normalized(input, shape, weight)
+    if input.is_complex():
+        eps = float(np.finfo(input._array.dtype).eps) if eps is None else eps
+        dims = tuple(range(-len(shape), 0))
+        y = input * (input.square().mean(dims, keepdim=True) + eps).rsqrt()
+        return y if weight is None else y * weight
     check_floating("rms_norm", input)
     if (
         weight is not None

@@ -189,7 +189,8 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     ndim = input._array.ndim
     if ndim < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {ndim} dimensions")
-    check_floating("renorm", input)
+    if not input.is_complex():
+        check_floating("renorm", input)
     place = normalize_dim(dim, ndim)
     norms = input.norm(p, [d for d in range(ndim) if d != place], keepdim=True)
     factor = POINTWISE["where"](norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)

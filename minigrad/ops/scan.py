@@ -185,12 +185,25 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return CumProd.apply(x, dim=place) if x._array.ndim else x.clone()
 
 
+def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Each element with all before it, in rounds, which double how many those are."""
+    n, reach = x._array.shape[dim], 1
+    while reach < n:
+        earlier, later = x.narrow(dim, 0, n - reach), x.narrow(dim, reach, n - reach)
+        added = POINTWISE["logaddexp"](later, earlier)
+        x = functions.cat([x.narrow(dim, 0, reach), added], dim)
+        reach *= 2
+    return x
+
+
 @export()
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(input))) along `dim`, computed without overflow."""
     x = input
-    check_floating("logcumsumexp_out_cpu", x)
     place = normalize_dim(dim, x._array.ndim)
+    if x.is_complex() and x._array.ndim:
+        return _complex_logcumsumexp(x, place)
+    check_floating("logcumsumexp_out_cpu", x)
     return LogCumSumExp.apply(x, dim=place) if x._array.ndim else x.clone()
 
 

@@ -32,6 +32,47 @@ def test_logsumexp_is_shifted_by_the_largest_real_part():
     np.testing.assert_allclose(m.logsumexp(m.tensor(z), 1).numpy(), expected, rtol=1e-12)
 
 
+F = m.nn.functional
+COMPOSED = {
+    "logaddexp": (
+        lambda z: m.logaddexp(z, z.flip(0)),
+        lambda z: np.log(np.exp(z) + np.exp(z[::-1])),
+    ),
+    "softsign": (F.softsign, lambda z: z / (1 + abs(z))),
+    "rms_norm": (
+        lambda z: F.rms_norm(z, (2,), z[0], 0.1),
+        lambda z: z * z[0] / np.sqrt((z * z).mean(1, keepdims=True) + 0.1),
+    ),
+    "logcumsumexp": (lambda z: z.logcumsumexp(0), lambda z: np.log(np.cumsum(np.exp(z), 0))),
+    "renorm": (
+        lambda z: z.renorm(2, 0, 1.5),
+        lambda z: z * np.minimum(1, 1.5 / (np.linalg.norm(z, axis=1, keepdims=True) + 1e-7)),
+    ),
+    "dot": (lambda z: m.dot(z[0], z[1]), lambda z: z[0] @ z[1]),
+    "vdot": (lambda z: m.vdot(z[0], z[1]), lambda z: z[0].conj() @ z[1]),
+}
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", COMPOSED)
+def test_functions_of_complex_numbers(name, kind):
+    ours, reference = COMPOSED[name]
+    z = np.concatenate([Z, Z[::-1] * 0.3, Z * 0.2 - 1j])
+    found = ours(m.tensor(z.astype(kind)))
+    assert found.numpy().dtype == kind
+    np.testing.assert_allclose(
+        found.numpy(), reference(z), rtol=1e-5 if kind == np.complex64 else 1e-12
+    )
+    assert m.autograd.gradcheck(ours, m.tensor(z, requires_grad=True))
+
+
+def test_logarithms_of_sums_without_overflow():
+    a, b = (m.tensor(values) for values in ([900 + 1j, -np.inf, np.inf], [-900, -np.inf, 1j]))
+    assert m.logaddexp(a, b).tolist() == [900 + 1j, -np.inf, np.inf]
+    running = m.tensor([-900.0 + 1j, 0.5, 900]).logcumsumexp(0)
+    np.testing.assert_allclose(running.numpy(), [-900 + 1j, 0.5, 900], rtol=1e-6)
+
+
 UNORDERED = {
     "sort": lambda z: z.sort(),
     "argsort": lambda z: z.argsort(),
