@@ -191,7 +191,8 @@ def _computes_in_own_dtype(expr: Expr, arrays, compute: np.dtype) -> bool:
     own = [a for name, a in zip(expr.args, arrays) if name not in expr.masks]
     found = [a for a in own if type(a) not in _SCALARS]
     alike = bool(found) and all(a.dtype == compute for a in found)
-    return alike and (compute.kind == "f" or all(type(a) in (ndarray, int) for a in own))
+    kinds = (ndarray,) if compute.kind == "b" else (ndarray, int)  # a bool and an int: of int64
+    return alike and (compute.kind == "f" or all(type(a) in kinds for a in own))
 
 
 def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+import minigrad as m
 from minigrad import backends
 from tests.engine.test_side_by_side import check
 
@@ -82,3 +83,15 @@ PROGRAMS = {
 def test_like_torch(name, torch):
     with backends.use("numpy"):
         check(PROGRAMS[name], torch)
+
+
+@pytest.mark.parametrize("triangle", ["tril", "triu"])
+def test_a_bool_and_an_integer_after_a_triangle_of_bools(triangle):
+    """A triangle chooses between bools and the number 0 and is a bool; what is remembered of that
+    launch is not of `where` with such operands, which is an integer."""
+    chosen = m.tensor([[True, False, True], [True, True, False]])
+    with backends.use("numba"):
+        for _ in range(2):
+            assert getattr(chosen, triangle)().dtype == m.bool
+            found = m.where(chosen, chosen, 2)
+            assert found.dtype == m.int64 and found.tolist() == [[1, 2, 1], [1, 1, 2]]
