@@ -284,7 +284,7 @@ define("sinc", "x", "where(x == 0, 1, sin(3.141592653589793 * x) / (3.1415926535
 
 # Rounding, limits and choices
 define("copysign", "a b", "where((b < 0) | ((b == 0) & (1 / b < 0)), -abs(a), abs(a))",
-       "where(a == 0, 0, g * y / a)", "g * 0", domain="float")
+       "where(a == 0, 0, g * (y / a))", "g * 0", domain="float")
 define("signbit", "x", "(x < 0) | ((x == 0) & (1 / x < 0))", result="bool")
 define("floor", "x", "floor(x)", "g * 0", refuses="b")
 define("ceil", "x", "ceil(x)", "g * 0", refuses="b")

@@ -359,7 +359,7 @@ def _soft_cross_entropy(
         terms = terms * weight.reshape(-1, *(1,) * (input.dim() - 1 - dim))
     loss = -terms.sum(dim)
     if reduction == "mean":
-        return loss.sum() / max(input.numel() // input.shape[dim], 1)
+        return loss.sum() / (input.numel() // max(input.shape[dim], 1))
     return _reduce(loss, reduction)
 
 
@@ -448,8 +448,10 @@ def kl_div(
     With `log_target` the target holds log-probabilities too.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if input._array.dtype.kind in "biu" and target._array.dtype.kind in "biu":
-        raise RuntimeError("kl_div: Integral inputs not supported.")
+    for x in (input, target):
+        if not x.is_floating_point():
+            kind = "Complex" if x.is_complex() else "Integral"
+            raise RuntimeError(f"kl_div: {kind} inputs not supported.")
     if reduction == "mean":
         warnings.warn(
             "kl_div: reduction 'mean' divides by batch size times support size; the definition of "
@@ -502,7 +504,7 @@ def cosine_embedding_loss(
             f"more and has at most one, but found inputs with sizes {list(input1.shape)} and "
             f"{list(input2.shape)}"
         )
-    loss = composed(_cosine_terms, input1, input2, target, margin=margin)
+    loss = composed(_cosine_terms, input1, input2, target.detach(), margin=margin)
     return _reduce(loss, reduction)
 
 

@@ -307,6 +307,7 @@ def rrelu(
     """input where positive, else times a slope: random per element in training, else the mean."""
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    check_floating("leaky_relu", input)
     slope: Any = (lower + upper) / 2
     if training:
         slope = minigrad.rand_like(input.detach()) * (upper - lower) + lower

@@ -191,7 +191,7 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return _reduce(composed(_hinges, input, target, margin=margin), reduction)
+    return _reduce(composed(_hinges, input, target.detach(), margin=margin), reduction)
 
 
 def _hinges(input: Tensor, target: Tensor, margin: float) -> Tensor:

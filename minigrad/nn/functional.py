@@ -649,17 +649,17 @@ def instance_norm(
     check_floating("batch_norm", input)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if not input.numel():
-        return _of_nothing(input, weight, bias)
-    norm.check_channels("instance_norm", input, weight=weight, bias=bias)
-    norm.check_mixed(input, weight, bias)
-    samples, channels = input.shape[:2]
     count = math.prod(input.shape[2:])
     if count == 1:
         raise ValueError(
             "Expected more than 1 spatial element when training, "
             f"got input size {minigrad.Size(tuple(input.shape))}"
         )
+    if not input.numel():
+        return _of_nothing(input, weight, bias)
+    norm.check_channels("instance_norm", input, weight=weight, bias=bias)
+    norm.check_mixed(input, weight, bias)
+    samples, channels = input.shape[:2]
     if running_mean is not None:
         with minigrad.no_grad():
             rows = input.detach().reshape(samples, channels, -1)

@@ -521,6 +521,9 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 @export(method=False)
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of vectors, as rows."""
+    for x in tensors:
+        if x._array.ndim != 1:
+            raise RuntimeError(f"cartesian_prod: Expect a 1D vector, but got shape {list(x.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)

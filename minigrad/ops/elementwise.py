@@ -273,10 +273,10 @@ def pow(input: Any, exponent: Any) -> Tensor:
     if type(exponent) in (int, float) and isinstance(input, Tensor):
         if input._array.dtype.kind == "f" and exponent in _POWERS:
             return POINTWISE[_POWERS[exponent]](input)
-        if type(exponent) is int and input._array.dtype.kind in "iu":
+        if type(exponent) is int and input._array.dtype.kind in "biu":
             if exponent < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
-            if exponent > np.iinfo(input._array.dtype).max:
+            if input._array.dtype.kind != "b" and exponent > np.iinfo(input._array.dtype).max:
                 raise RuntimeError(
                     f"value cannot be converted to type {input.dtype.name}_t without overflow"
                 )
@@ -479,6 +479,8 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] if given."""
     if eps is None:
         return POINTWISE["logit"](input)
+    if input.is_complex():
+        raise dtypes.refused("logit_cpu", input._array.dtype)
     if not input.is_floating_point():
         input = input.to(dtypes.get_default_dtype())
     return POINTWISE["logit"](clamp(input, eps, 1 - eps))

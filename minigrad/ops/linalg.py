@@ -323,7 +323,7 @@ class Pinv(Op):
 
     @staticmethod
     def forward(a: Any, rtol: float) -> Any:
-        return array_module(a).linalg.pinv(a, rtol)
+        return solved("linalg.pinv", array_module(a).linalg.pinv, a, rtol)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, rtol: float) -> tuple:

@@ -416,6 +416,7 @@ def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwar
         _check_not_empty(name, x, None)
         return reduce(name, x, None, False)
     check_flag(name, "keepdim", keepdim)
+    dtypes.refuse_complex(f"{name}(): does not support complex input", x._array.dtype)
     place = normalize_dim(dim, x._array.ndim)
     if not x._array.ndim:
         return pair(x.clone(), wrap(np.zeros((), np.int64)))

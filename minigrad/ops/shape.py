@@ -326,6 +326,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension as several; one length may be -1."""
     shape = input._array.shape
     place = normalize_dim(dim, len(shape))
+    if not shape:
+        raise RuntimeError("unflatten: expected a tensor with dimensions, got a 0-dimensional one")
     try:
         inner = infer_shape(tuple(sizes), shape[place])
     except RuntimeError as error:

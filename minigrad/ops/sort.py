@@ -414,8 +414,8 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         kept = input.masked_select(~absent)
         return _median_of_all(kept if kept.numel() else input.reshape(-1))
     place = normalize_dim(dim, input._array.ndim)
-    if not input._array.ndim:
-        return _NanMedian(*input.kthvalue(1, 0, keepdim))
+    if not input._array.ndim or not input._array.shape[place]:  # which `kthvalue` refuses
+        return _NanMedian(*input.kthvalue(1, place, keepdim))
     absent = POINTWISE["isnan"](input.detach())
     order = _ranked(input.detach(), place, False)[1]  # NaN last
     count = (~absent).sum(place, keepdim=True)

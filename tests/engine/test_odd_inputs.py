@@ -71,6 +71,38 @@ PROGRAMS = {
         m.bucketize(None, m.ones(2))
         m.bucketize(m.tensor([1j]), m.ones(2))
     """,
+    "losses": """
+        slope(lambda x: F.hinge_embedding_loss(x, x.sign(), reduction="none"))
+        slope(lambda x: F.cosine_embedding_loss(x - x.detach() + 1, x * 0 + 1, x[:, 0].sign()))
+        F.cross_entropy(m.zeros(0), m.zeros(0))
+        F.cross_entropy(m.zeros(0, 3), m.zeros(0, 3))
+        F.cross_entropy(m.zeros(3, 0), m.zeros(3, 0))
+        F.cross_entropy(m.zeros(0, 3), m.zeros(0, 3), reduction="sum")
+        F.kl_div(r, r.long())
+        F.kl_div(r.long(), r, log_target=True)
+        F.kl_div(m.tensor([1j]), m.tensor([1j]), log_target=True, reduction="sum")
+    """,
+    "functions": """
+        F.rrelu(r.long())
+        F.instance_norm(m.zeros(0, 3))
+        F.instance_norm(m.zeros(0, 3, 2))
+        m.pow(r > 0, -1)
+        m.pow(r > 0, 2)
+        (m.ones(2) > 0) ** 300
+        m.nanmedian(m.zeros(3, 0), -1)
+        m.nanmedian(m.zeros(0), 0)
+        m.nanmedian(m.zeros(3, 0), 0).values
+        m.cartesian_prod(m.tensor(1.0), m.ones(2))
+        m.cartesian_prod(m.ones(2, 2))
+        m.tensor(1.0).unflatten(-1, (1, 1))
+        slope(lambda x: m.copysign(x * 0 + 3e38, -m.ones(4)))
+    """,
+    "complex": """
+        m.logit(m.complex(r, r), 0.1)
+        m.complex(r, r).requires_grad_().max(-1)
+        m.complex(r, r).requires_grad_().min(0)
+        m.complex(r, r).max(0)
+    """,
     "products": """
         m.addbmm(m.ones(2, 2), m.ones(2, 3), m.ones(1, 3, 2))
         m.addbmm(m.ones(2, 2), m.ones(1, 2, 3), m.ones(1, 2, 3))
@@ -95,3 +127,8 @@ def test_a_bool_and_an_integer_after_a_triangle_of_bools(triangle):
             assert getattr(chosen, triangle)().dtype == m.bool
             found = m.where(chosen, chosen, 2)
             assert found.dtype == m.int64 and found.tolist() == [[1, 2, 1], [1, 1, 2]]
+
+
+def test_no_pseudoinverse_of_nan():
+    with pytest.raises(m.linalg.LinAlgError, match="pinv"):
+        m.linalg.pinv(m.full((2, 2), float("nan")))
