@@ -190,6 +190,8 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
         raise RuntimeError("cannot resize variables that require grad")
     if min(shape, default=0) < 0:
         raise RuntimeError(f"resize_: expected sizes of at least 0, got {list(shape)}")
+    if shape == self._array.shape and memory_format is None:  # a view stays as it lies
+        return self
     count = 1
     for n in shape:
         count *= n
@@ -206,7 +208,7 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
 @export()
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
-    return resize_(input, *the_template._array.shape)
+    return resize_(input, *the_template._array.shape, memory_format=memory_format)
 
 
 class UntypedStorage:

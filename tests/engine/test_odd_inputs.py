@@ -103,6 +103,16 @@ PROGRAMS = {
         m.complex(r, r).requires_grad_().min(0)
         m.complex(r, r).max(0)
     """,
+    "resized": """
+        r[:, ::2].resize_(3, 2)
+        r.t().resize_((4, 3))
+        r.t().resize_as_(m.ones(4, 3))
+        r.t().resize_(4, 3).stride()
+        r.t().resize_(4, 3, memory_format=m.contiguous_format)
+        r.t().resize_(2, 6)
+        r.t().resize_(3, 4)
+        m.tensor(2.0).resize_(())
+    """,
     "products": """
         m.addbmm(m.ones(2, 2), m.ones(2, 3), m.ones(1, 3, 2))
         m.addbmm(m.ones(2, 2), m.ones(1, 2, 3), m.ones(1, 2, 3))
