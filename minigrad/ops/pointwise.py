@@ -331,7 +331,7 @@ class Pointwise:
             return target
         tensor = alias(target)
         self.record(args, params, found.dtype, edges, needs, tensor)
-        return target if tensor._node is None else tensor
+        return tensor  # also without a node: the gradient of the old value is zero
 
     def _first(
         self, args: tuple, arrays: list, params: tuple, target: Tensor | None = None

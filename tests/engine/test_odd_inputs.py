@@ -142,3 +142,17 @@ def test_a_bool_and_an_integer_after_a_triangle_of_bools(triangle):
 def test_no_pseudoinverse_of_nan():
     with pytest.raises(m.linalg.LinAlgError, match="pinv"):
         m.linalg.pinv(m.full((2, 2), float("nan")))
+
+
+@pytest.mark.parametrize("view", [lambda t: t, lambda t: t[1:]], ids=["whole", "part"])
+def test_no_gradient_passes_what_was_rounded_in_place(view):
+    """`//=` has no gradient; that is so, too, once its launch is remembered."""
+    with backends.use("numba"):
+        for _ in range(4):
+            x = m.tensor([5.0, -7.0, 3.0], requires_grad=True)
+            y = x * 2
+            part = view(y)
+            part.floor_divide_(4)
+            y.sum().backward()
+            assert part.tolist() == [2, -4, 1][-len(part) :]
+            assert x.grad.tolist() == [2.0] * (3 - len(part)) + [0.0] * len(part)
