@@ -421,8 +421,9 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     check_tensors("lerp", end=end)
     if not input.is_complex():
         check_floating("lerp_kernel", input)
-    if end._array.dtype != input._array.dtype:
-        raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
+    for name, x in (("end", end), ("weight", weight)):
+        if isinstance(x, Tensor) and x.dtype != input.dtype and (x is end or x._array.ndim):
+            raise RuntimeError(f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}")
     return POINTWISE["lerp"](input, end, weight)
 
 

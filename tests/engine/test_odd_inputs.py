@@ -89,6 +89,10 @@ PROGRAMS = {
         m.pow(r > 0, -1)
         m.pow(r > 0, 2)
         (m.ones(2) > 0) ** 300
+        m.lerp(r, r, m.ones(4).double())
+        m.lerp(r, r, m.ones(4).half())
+        m.lerp(r, -r, m.tensor(0.5).double())
+        m.lerp(r, r.double(), 0.5)
         m.nanmedian(m.zeros(3, 0), -1)
         m.nanmedian(m.zeros(0), 0)
         m.nanmedian(m.zeros(3, 0), 0).values
