@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import minigrad as m
@@ -160,3 +161,57 @@ def test_no_gradient_passes_what_was_rounded_in_place(view):
             y.sum().backward()
             assert part.tolist() == [2, -4, 1][-len(part) :]
             assert x.grad.tolist() == [2.0] * (3 - len(part)) + [0.0] * len(part)
+
+
+INPUTS = {
+    "float": lambda: m.tensor([[0.5, -1.5, 2.0], [3.0, 0.0, -0.25]]),
+    "transposed": lambda: m.tensor([[0.5, -1.5], [2.0, 3.0], [0.0, -0.25]]).t(),
+    "half": lambda: m.tensor([[0.5, -1.5, 2.0], [3.0, 0.0, -0.25]]).half(),
+    "int": lambda: m.tensor([[1, -2, 3], [0, 5, -4]]),
+    "byte": lambda: m.tensor([[1, 2, 3], [0, 5, 4]]).byte(),
+    "bool": lambda: m.tensor([[True, False, True], [True, True, False]]),
+    "number": lambda: m.tensor(2.5),
+}
+ORDERED = """
+    x.tril(); m.where(x > 0, x, 0); m.where(x > 0, x, 2); m.where(x > 0, x, 2.5)
+    m.where(x > 0, 1, x); x + 1; x + True; x + 1.5; x * x; x * 2; 2 - x; x / 2; x // 2; x % 2
+    x**2; -x; x.abs(); x == 1; x < 0.5; x.clone().add_(1); x.clone().mul_(2.5)
+    x.clone().floor_divide_(2); x.clone().copy_(x * 2); x.clone().masked_fill_(x > 0, 2)
+    x.clone().fill_(3); x.clone().clamp_(0, 1); x.clamp(max=1.5); x.sum(); x.sum(0); x.mean(0)
+    x.amax(0); x.cumsum(0); x.sort(0).values; x.masked_fill(x > 0, 7); m.maximum(x, x * 2)
+    m.stack([x, x]); x.flip(0); x.exp(); x.sqrt(); x.softmax(0); x.round(); x.norm()
+"""
+
+
+def _with_gradient(line: str, make) -> list:
+    x = make()
+    if x.is_floating_point():
+        x.requires_grad_()
+    try:
+        y = eval(line, {"m": m, "x": x})
+    except (RuntimeError, IndexError) as error:
+        return [type(error).__name__]
+    found = [str(y.dtype), y.detach().float().numpy()]
+    if y.requires_grad:
+        (g,) = m.autograd.grad(y.float().sum(), x, allow_unused=True)
+        found.append(None if g is None else g.float().numpy())
+    return found
+
+
+def test_results_do_not_depend_on_what_ran_before(rng):
+    """Launches are remembered by their operands: in any order, and again, they are the same."""
+    cases = [
+        (line, make)
+        for line in ORDERED.replace("\n", ";").split(";")
+        if line.strip()
+        for make in INPUTS.values()
+    ]
+    with backends.use("numpy"):
+        expected = [_with_gradient(line.strip(), make) for line, make in cases]
+    with backends.use("numba"):
+        for i in [i for _ in range(3) for i in rng.permutation(len(cases))]:
+            line, make = cases[i]
+            found = _with_gradient(line.strip(), make)
+            assert len(found) == len(expected[i]) and found[0] == expected[i][0], line
+            for ours, right in zip(found[1:], expected[i][1:], strict=True):
+                np.testing.assert_allclose(ours, right, rtol=2e-3, atol=1e-6, err_msg=line)
