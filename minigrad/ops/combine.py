@@ -579,12 +579,14 @@ def pad(
         first, last = pad[2 * i], pad[2 * i + 1]
         pairs[ndim - 1 - i] = first, last
         _check_border(input._array.shape[ndim - 1 - i], first, last, mode)
-    lengths = [n + a + b for n, (a, b) in zip(input._array.shape, pairs, strict=True)]
-    padded = ndim - len(pad) // 2
-    if mode != "circular" and (0 in input._array.shape[padded - 1 :] or max(lengths[padded:]) < 1):
+    padded, shape = ndim - len(pad) // 2, input._array.shape
+    ends = [1]  # the lengths of the result, if it may be empty
+    if min(pad) < 0:
+        ends = [n + sum(pair) for n, pair in zip(shape[padded:], pairs[padded:], strict=True)]
+    if mode != "circular" and (0 in shape[padded - 1 :] or max(ends) < 1):
         raise RuntimeError(
             f"pad: mode {mode!r} expects no length of 0 but of the batch, before or after, got "
-            f"{list(input.shape)} for a result of {lengths}"
+            f"{list(shape)} and {list(pad)}"
         )
     grown = tuple([(max(a, 0), max(b, 0)) for a, b in pairs])
     cropped = [n for a, b in reversed(pairs) for n in (min(a, 0), min(b, 0))]

@@ -355,6 +355,11 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, None, max)
 
 
+def _may_not_fit(value: Any) -> bool:
+    """Whether a number may be out of the range of the dtype that it is chosen in."""
+    return type(value) is int or (type(value) is float and abs(value) > 1e38)
+
+
 @export(method=False)
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition holds, else other; with one argument, `nonzero(as_tuple=True)`."""
@@ -369,7 +374,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
             f"but got a tensor with dtype {condition.dtype}"
         )
     args: tuple = (condition, operand(input), operand(other))
-    if any(type(a) is int or (type(a) is float and abs(a) > 1e38) for a in args):
+    if _may_not_fit(args[1]) or _may_not_fit(args[2]):
         dtype = POINTWISE["where"].compute_dtype(args)
         if dtype.kind in "iu" or dtype.itemsize > 2:  # floats of 16 bits become infinite
             args = tuple([dtypes.fitting(a, dtype) if type(a) in (int, float) else a for a in args])
