@@ -1,6 +1,7 @@
 // Max and average pooling over windows of the planes of x (planes, H, W), with gradients.
 //
 //   max_forward   one thread per result: the first maximum and its position; a NaN wins
+//   max_padded    the same for a copy of x with a border of the lowest number, which no window leaves
 //   max_adaptive  the same over windows that divide the plane into rows and columns of results
 //   max_gather    gradient: one thread per element of dx asks every window that holds it
 //   max_owner     gradient: one thread writes a step of the stride and reads each window once
@@ -32,6 +33,34 @@ __global__ void max_forward(const T* x, T* y, long long* index, Sizes s) {
             if (at < 0 || value > best || (value != value && best == best)) {
                 best = value;
                 at = h * s.width + v;
+            }
+        }
+    }
+    const long long out = (blockIdx.x * (long long)s.out_height + oh) * s.out_width + ow;
+    y[out] = T(best);
+    index[out] = at;
+}
+
+// x: padded planes, of the sizes s; height, width: of the planes in them.
+template <class T, class A, int KH, int KW, int SH, int SW, int DH, int DW>
+__global__ void max_padded(const T* x, T* y, long long* index, Sizes s, int height, int width) {
+    const int oh = blockIdx.y * blockDim.y + threadIdx.y;
+    const int ow = blockIdx.z * blockDim.x + threadIdx.x;
+    if (oh >= s.out_height || ow >= s.out_width) return;
+    const T* window = x + (blockIdx.x * (long long)s.height + oh * SH) * s.width + ow * SW;
+    const int top = oh * SH - s.pad_h, left = ow * SW - s.pad_w;
+    A best = A(window[0]);
+    // the window's first element, or the first that is not of the border
+    const int row = top < 0 ? (DH + top % DH) % DH : top;
+    int at = row * width + (left < 0 ? (DW + left % DW) % DW : left);
+    #pragma unroll 8
+    for (int i = 0; i < KH; ++i) {
+        #pragma unroll 8
+        for (int j = 0; j < KW; ++j) {
+            const A value = A(window[i * DH * s.width + j * DW]);
+            if (value > best || (value != value && best == best)) {
+                best = value;
+                at = (top + i * DH) * width + left + j * DW;
             }
         }
     }

@@ -25,6 +25,16 @@ def max_forward(acc_t: str, window: Window, inside_always: bool) -> Kernel:
     return _kernel("max_forward", (0,), constants, arguments)
 
 
+def max_padded(acc_t: str, window: Window) -> Kernel:
+    """kernel(x, y, index, height, width, pad_h, pad_w)."""
+
+    def arguments(x, y, index, height, width, *padding):
+        return x, y, index, _sizes(x, y, *padding), np.int32(height), np.int32(width)
+
+    constants = (acc_t, *window.kernel, *window.stride, *window.dilation)
+    return _kernel("max_padded", (0,), constants, arguments)
+
+
 def max_adaptive(acc_t: str) -> Kernel:
     """kernel(x, y, index)."""
 

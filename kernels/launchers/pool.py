@@ -25,9 +25,14 @@ from kernels.launchers.common import (
     wide_enough,
 )
 from kernels.launchers.plans import Plans, place
-from kernels.launchers.transpose import cast
+from kernels.launchers.transpose import cast, pad
+from kernels.support import processor
 
 FORWARD = {"window": "one thread a result"}
+MAX_FORWARD = {
+    **FORWARD,
+    "padded": "reads a copy with a border, which no window leaves: no thread differs from others",
+}
 GATHER = {"gather": "one thread an element asks every window that holds it"}
 MAX_BACKWARD = {
     **GATHER,
@@ -46,6 +51,7 @@ class Window(NamedTuple):
 
 
 SCATTER_BLOCK = 128
+MAX_ROW = 128
 
 
 def _tiling(like, planes: int, height: int, width: int):
@@ -57,6 +63,10 @@ def _tiling(like, planes: int, height: int, width: int):
             bx *= 2
     else:
         bx, by = even_block(height, width)
+        if bx > 8 and bx % 8 and processor.vector_registers().floats < 16:
+            # without masks, LLVM takes the threads of such a row one by one, with a branch for each
+            # maximum; not if it knows no number of them, as of a row that ends outside
+            bx, by = 2 * bx, max(min(by, MAX_ROW // bx), 1)
     bx, by = wide_enough("pooling", width, bx), wide_enough("pooling", height, by)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 
@@ -125,21 +135,42 @@ def _planes(a):
 _plans = Plans()
 
 
-def _plan_max(dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool):
+def _plan_max(
+    dialect: Dialect, x, window: Window, padding: Pair, ceil_mode: bool, version: str | None
+):
     """The function x -> (y, indices)."""
-    out = _output("max_pool2d", x.shape, window, padding, ceil_mode)
+    name = "max_pool2d"
+    out = _output(name, x.shape, window, padding, ceil_mode)
     inside = _never_leaves(x.shape, window, padding, out)
-    kernel = dialect.pool.max_forward(dialect.common.scalar_type(x.dtype), window, inside)
-    run = launcher("max_pool2d", "window", kernel, *_tiling(x, x.shape[0] * x.shape[1], *out))
+    if math.prod(x.shape[2:]) >= 2**31 and version == "padded":
+        raise ValueError(f"{name}: version 'padded' takes smaller planes, got {x.shape}")
+    few = inside or on_gpu(x) or math.prod(x.shape[2:]) >= 2**31
+    version = version or ("window" if few else "padded")
+    acc_t = dialect.common.scalar_type(x.dtype)
+    if version == "padded":
+        kernel = dialect.pool.max_padded(acc_t, window)
+        border = (0, 0), (0, 0), *map(_border, x.shape[2:], out, *window, padding)
+        lowest = -np.inf if compute_dtype(x.dtype).kind == "f" else np.iinfo(x.dtype).min
+    else:
+        kernel = dialect.pool.max_forward(acc_t, window, inside)
+    run = launcher(name, version, kernel, *_tiling(x, x.shape[0] * x.shape[1], *out))
     shape = (*x.shape[:2], *out)
 
     def forward(x):
         y, index = empty(shape, x.dtype, x), empty(shape, np.int64, x)
-        if y.size:
+        if y.size and version == "padded":
+            wide = pad(dialect, x, border, value=lowest)
+            run(_planes(wide), _planes(y), _planes(index), *x.shape[2:], *padding)
+        elif y.size:
             run(_planes(x), _planes(y), _planes(index), *padding)
         return y, index
 
     return forward
+
+
+def _border(n: int, out: int, k: int, stride: int, dilation: int, padding: int) -> Pair:
+    """How much longer a dimension is for windows that all lie inside, before it and after it."""
+    return padding, max((out - 1) * stride + dilation * (k - 1) + 1 - n - padding, 0)
 
 
 def max_pool2d(
@@ -150,12 +181,15 @@ def max_pool2d(
     padding: Pair = (0, 0),
     dilation: Pair = (1, 1),
     ceil_mode: bool = False,
+    version: str | None = None,
 ):
     """Maxima over windows of x (N, C, H, W): values, and int64 positions in the H * W plane.
 
     The first maximum wins, and a NaN wins over everything. Raises ValueError where no window fits.
     """
+    check_version("max_pool2d", version, MAX_FORWARD)
     options = (Window(tuple(kernel), tuple(stride), tuple(dilation)), tuple(padding), ceil_mode)
+    options += (version,)
     key = (dialect, "max", type(x) is ndarray or place(x), x.shape, x.dtype, options)
     plan = _plans.get(key) or _plans.keep(key, _plan_max(dialect, x, *options))
     return plan(x)
@@ -369,7 +403,7 @@ def _shape(x, kernel, stride, padding, dilation, ceil_mode):
     return (*x.shape[:2], *(pool_output_size(*side, ceil_mode) for side in sides))
 
 
-def _cost_of_max(x, kernel, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
+def _cost_of_max(x, kernel, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False, version=None):
     shape = _shape(x, kernel, stride, padding, dilation, ceil_mode)
     return [(shape, x.dtype), (shape, np.dtype(np.int64))], math.prod(shape) * math.prod(kernel)
 
@@ -408,7 +442,8 @@ def _cases(rng, versions):
         ((1, 2, 9, 40), (3, 3), (1, 2), (1, 1)),
     ]:
         x = normal(rng, shape)
-        yield "max_pool2d", (x, *options), {}, 1
+        for version in MAX_FORWARD:
+            yield "max_pool2d", (x, *options), {"version": version}, 1
         y, index = kernels.max_pool2d(x, *options, backend="numpy")
         g = normal(rng, y.shape)
         for version in ("gather", "owner"):
@@ -432,7 +467,8 @@ def _compiled(versions):
     ]:
         shape = _shape(x, *window, padding, (1, 1), False)
         g, index, window = ones(*shape), np.zeros(shape, np.int64), (*window, padding)
-        yield "max_pool2d", (x, *window), {}
+        for version in versions("max_pool2d"):
+            yield "max_pool2d", (x, *window), {"version": version}
         yield "max_pool2d_backward", (g, index, x.shape, *window), {}
         yield "max_pool2d_backward", (g, index, x.shape, *window), {"version": "gather"}
         for version in ("scatter", "plane"):
@@ -445,7 +481,7 @@ def _compiled(versions):
 FAMILY = Family(
     "pool",
     (
-        Operation(max_pool2d, _cost_of_max, _problem, FORWARD),
+        Operation(max_pool2d, _cost_of_max, _problem, MAX_FORWARD),
         Operation(
             adaptive_max_pool2d,
             _cost_of_adaptive,

@@ -4,6 +4,7 @@ N C OH OW KH KW comparisons or additions; at least x read and y written once, an
 maxima (int64) for the max. One version per direction, because all of the work is memory traffic:
 
     window    one thread per result: neighbours along a row of the output
+    padded    the same for a copy of x with a border, which no window leaves: what a CPU does
     gather    gradients: one thread per element of dx visits every window that contains it and sums
               its shares, so nothing is written twice and the order of the sum is fixed
     owner     the gradient of a max: one thread writes a step of the stride, and reads each window
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 from numpy import int64
 
 from kernels.launchers.pool import SCATTER_BLOCK, Window
@@ -54,6 +56,36 @@ def max_forward(acc_t, window: Window, inside_always: bool):
             index[p, oh, ow] = top * x.shape[2] + left + at
 
     return max_pool2d_window
+
+
+@functools.cache
+def max_padded(acc_t, window: Window):
+    """As max_forward, for planes of (height, width) in a border of the lowest number."""
+    (kh, kw), (sh, sw), (dh, dw) = window
+
+    @cuda.jit
+    def max_pool2d_padded(x, y, index, height, width, pad_h, pad_w):
+        p = cuda.blockIdx.x
+        oh = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+        ow = cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x
+        if oh < y.shape[1] and ow < y.shape[2]:
+            top, left = oh * sh, ow * sw
+            best = acc_t(x[p, top, left])
+            # the window's first element, or the first that is not of the border
+            row = top - pad_h if top >= pad_h else (top - pad_h) % dh
+            column = left - pad_w if left >= pad_w else (left - pad_w) % dw
+            at = np.int32(row * width + column)
+            for i in range(kh):
+                h = top - pad_h + i * dh
+                for j in range(kw):
+                    value = acc_t(x[p, top + i * dh, left + j * dw])
+                    better = (not (value <= best)) & (best == best)
+                    best = value if better else best
+                    at = np.int32(h * width + left - pad_w + j * dw) if better else at
+            y[p, oh, ow] = best
+            index[p, oh, ow] = at
+
+    return max_pool2d_padded
 
 
 @functools.cache

@@ -154,13 +154,18 @@ def dropout_kernel(dtype: np.dtype) -> Callable:
         if 4 * block < out.size:
             a, b, c, d = philox(uint64(block), seed, offset)
             i = 4 * block
-            out[i] = T(x[i]) * scale if unit32(a) >= p else T(0)
+            # loads and products for all, so that a CPU runs neighbours together
+            value = T(x[i]) * scale
+            out[i] = value if unit32(a) >= p else T(0)
             if i + 1 < out.size:
-                out[i + 1] = T(x[i + 1]) * scale if unit32(b) >= p else T(0)
+                value = T(x[i + 1]) * scale
+                out[i + 1] = value if unit32(b) >= p else T(0)
             if i + 2 < out.size:
-                out[i + 2] = T(x[i + 2]) * scale if unit32(c) >= p else T(0)
+                value = T(x[i + 2]) * scale
+                out[i + 2] = value if unit32(c) >= p else T(0)
             if i + 3 < out.size:
-                out[i + 3] = T(x[i + 3]) * scale if unit32(d) >= p else T(0)
+                value = T(x[i + 3]) * scale
+                out[i + 3] = value if unit32(d) >= p else T(0)
 
     flat = array(dtype)
     kinds = flat, flat, "float32", number(dtype), "uint64", "uint64"

@@ -37,11 +37,12 @@ def test_max(device, case, rng):
     x_shape, kernel, stride, padding, dilation, ceil = CASES[case]
     x = normal(rng, x_shape)
     options = (kernel, stride, padding, dilation, ceil)
-    y, index = kernels.max_pool2d(put(x, device), *options, backend="numba")
     expected, positions = reference.max_pool2d(x, *options)
-    np.testing.assert_array_equal(get(y), expected)
-    np.testing.assert_array_equal(get(index), positions)
-    assert index.dtype == np.int64
+    for version in (None, "window", "padded"):
+        y, index = kernels.max_pool2d(put(x, device), *options, backend="numba", version=version)
+        np.testing.assert_array_equal(get(y), expected)
+        np.testing.assert_array_equal(get(index), positions)
+        assert index.dtype == np.int64
     g = normal(rng, expected.shape)
     owned = ["owner"] if dilation == (1, 1) and case != "one_window" else []
     for version in (None, "gather", "scatter", "plane", *owned):
@@ -49,6 +50,20 @@ def test_max(device, case, rng):
         arrays = (put(g, device), index, x_shape, *windows)
         dx = kernels.max_pool2d_backward(*arrays, backend="numba", version=version)
         assert_close(dx, reference.max_pool2d_backward(wide(g), positions, x_shape), 2)
+
+
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
+def test_no_maximum_lies_in_the_border(device, dilation, rng):
+    """Of a window of -inf the first element of the image wins, of NaN the first one."""
+    x = normal(rng, (2, 1, 9, 11))
+    x[rng.random(x.shape) < 0.8] = -np.inf
+    x[1, rng.random(x.shape[1:]) < 0.2] = np.nan
+    options = ((4, 3), (2, 2), (2, 1), dilation)
+    expected, positions = reference.max_pool2d(x, *options)
+    for version in ("window", "padded"):
+        y, index = kernels.max_pool2d(put(x, device), *options, backend="numba", version=version)
+        np.testing.assert_array_equal(get(y), expected)
+        np.testing.assert_array_equal(get(index), positions)
 
 
 def test_first_maximum_and_nan_win(device):
@@ -72,10 +87,12 @@ def test_images_of_many_rows(device, rng):
 
 def test_max_of_integers_with_padding(device, rng):
     x = -10 + normal(rng, (1, 2, 5, 5), np.int32)
-    y, index = kernels.max_pool2d(put(x, device), (3, 3), (2, 2), (1, 1), backend="numba")
     expected = reference.max_pool2d(x, (3, 3), (2, 2), (1, 1))
-    np.testing.assert_array_equal(get(y), expected[0])
-    np.testing.assert_array_equal(get(index), expected[1])
+    for version in ("window", "padded"):
+        options = {"backend": "numba", "version": version}
+        y, index = kernels.max_pool2d(put(x, device), (3, 3), (2, 2), (1, 1), **options)
+        np.testing.assert_array_equal(get(y), expected[0])
+        np.testing.assert_array_equal(get(index), expected[1])
 
 
 @few
