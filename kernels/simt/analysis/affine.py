@@ -142,10 +142,23 @@ class Affine:
         checks: dict[str, ast.expr] = {}
         for atom in atoms:
             ranging = sorted(names(atom) & set(self.box))
-            for corner in itertools.product(*(self.box[name] for name in ranging)):
+            for corner in itertools.product(*(self._deciding_ends(atom, name) for name in ranging)):
                 check = _Substitute(dict(zip(ranging, corner))).visit(clone(atom))
                 checks.setdefault(ast.unparse(check), check)
         return conjunction(*checks.values()) if checks else const(True)
+
+    def _deciding_ends(self, atom: ast.expr, name: str) -> tuple[ast.expr, ...]:
+        """The ends of the box along `name` at which `atom` has to hold, to hold between them: one,
+        if it is known which side of the comparison grows with `name`."""
+        first, last = self.box[name]
+        compared = atom.operand if isinstance(atom, ast.UnaryOp) else atom
+        slope = coefficient(binary(compared.left, ast.Sub(), compared.comparators[0]), name)
+        if slope is None:
+            return first, last
+        is_upper = isinstance(compared.ops[0], ast.Lt | ast.LtE) != (compared is not atom)
+        begin, end = constant(first), constant(last)
+        descends = begin is not None and end is not None and end < begin
+        return (last,) if (slope > 0) == (is_upper != descends) else (first,)
 
     def clip(self, test: ast.expr, name: str, factors: bool = False) -> Clip | None:
         """Where `test` holds along `name`, as bounds; None if it is no interval of slope 1.

@@ -102,8 +102,8 @@ class Ranges:
         return self.nonnegative(args[0]) and (step is not None or self.nonnegative(args[2]))
 
     def shown(self, test: ast.expr, holds: bool = True) -> dict[str, int]:
-        """Variables (assigned once) that are >= 0 wherever `test` is true (or false), and a number
-        that they are never below there."""
+        """Variables (assigned once), and sums of such in the words of the source, that are >= 0
+        wherever `test` is true (or false), and a number that they are never below there."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.shown(test.operand, not holds)
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
@@ -120,9 +120,16 @@ class Ranges:
             elif not isinstance(op, ast.Gt | ast.GtE | ast.Eq):
                 continue
             least = self._least(right, isinstance(op, ast.Gt | ast.Lt))
-            if least is not None and self._is_single_integer(left):
-                found.append({left.id: least})
+            if least is not None and self._is_sum(left):
+                found.append({ast.unparse(left): least})
         return greatest(*found)
+
+    def _is_sum(self, node: ast.expr) -> bool:
+        """Whether a term is a variable that is assigned once, or a sum or difference of such."""
+        match node:
+            case ast.BinOp(left=a, op=ast.Add() | ast.Sub(), right=b):
+                return all(constant(part) is not None or self._is_sum(part) for part in (a, b))
+        return self._is_single_integer(node)
 
     def _is_single_integer(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Name) or not isinstance(self.kinds.get(node.id), types.Integer):
@@ -147,7 +154,7 @@ class Ranges:
                     return True
                 return name in self.known or any(name in guard for guard in self.assumed)
             case ast.BinOp(left=a, op=op, right=b):
-                return self._arithmetic(a, op, b)
+                return self._arithmetic(a, op, b) or self._is_shown(node)
             case ast.IfExp(test=test, body=a, orelse=b):
                 return self._under(test, True, a) and self._under(test, False, b)
             case ast.Compare():
@@ -169,6 +176,10 @@ class Ranges:
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self._call(name, args)
         return False
+
+    def _is_shown(self, node: ast.expr) -> bool:
+        """Whether a test around shows just this expression to be >= 0."""
+        return any(self.assumed) and any(ast.unparse(node) in shown for shown in self.assumed)
 
     def positive(self, node: ast.expr) -> bool:
         """Whether `node`, an integer expression, is proven to be >= 1."""

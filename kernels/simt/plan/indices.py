@@ -68,6 +68,16 @@ class _Marks(ast.NodeTransformer):
         (node.orelse,) = self.assuming(fails, [node.orelse])
         return node
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.BoolOp:
+        """A part is evaluated where all before it are true, or false (`or`)."""
+        known = len(self.ranges.assumed)
+        for i, part in enumerate(node.values):
+            shown = self.ranges.shown(part, isinstance(node.op, ast.And))
+            node.values[i] = self.visit(part)
+            self.ranges.assumed.append(shown)
+        del self.ranges.assumed[known:]
+        return node
+
     def visit(self, node: ast.AST) -> Any:
         tests = tests_of(node)
         if not tests:
@@ -98,7 +108,9 @@ class _Marks(ast.NodeTransformer):
         return node
 
     def index(self, part: ast.expr) -> ast.expr:
+        self.ranges.assumed.append(greatest(*map(self.ranges.shown, tests_of(part))))
         proven = self._is_integer(part) and self.ranges.nonnegative(part)
+        self.ranges.assumed.pop()
         part = self.visit(part)
         return Unsigned(part) if proven else part
 

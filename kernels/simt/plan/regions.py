@@ -97,7 +97,7 @@ class RegionPlanner:
     def _add_guard_free(self, versions: Versions, body: list[ast.stmt]) -> None:
         """Add a version for blocks in which every thread passes the guards."""
         reasoning = partial(self.rows.whole_block, versions.each_thread.plan.facts)
-        stripped, checks = strip_guards(body, reasoning)
+        stripped, checks = strip_guards(self.program, body, reasoning)
         if checks and stripped:
             stored = self.best(stripped)
             if stored is not None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kernels.simt.analysis.affine import Affine, Clip
+from kernels.simt.analysis.affine import Clip
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.analysis.uniformity import exposure, has_effects, has_loads
 from kernels.simt.ir.hints import Hint
@@ -129,7 +128,7 @@ class _ThreadLoops:
             if clipped is not None:
                 return clipped
             strip = self.may_strip and not at_edge
-            stripped, checks = strip_guards(body, self._reasoning()) if strip else (body, [])
+            stripped, checks = self._stripped(body) if strip else (body, [])
             if checks:
                 guard_free, guarded = self.loop(region, stripped), self.loop(region, body)
                 return GuardedLoop(region.line, None, checks, guard_free, guarded)
@@ -212,10 +211,11 @@ class _ThreadLoops:
         one_row = self.plan.lanes >= self.program.threads
         if not (self.at_edge and one_row):
             return True
-        return bool(strip_guards(body, self._reasoning())[1])  # it may be another guard that fails
+        return bool(self._stripped(body)[1])  # it may be another guard that fails
 
-    def _reasoning(self) -> Callable[..., Affine]:
-        return partial(self.planner.affine, self.plan.facts, self.plan.lanes)
+    def _stripped(self, body: list[ast.stmt]) -> tuple[list[ast.stmt], list[str]]:
+        reasoning = partial(self.planner.affine, self.plan.facts, self.plan.lanes)
+        return strip_guards(self.program, body, reasoning)
 
     def _span(self) -> tuple[str, str]:
         """Where the threads that go together begin and end in x."""

@@ -14,7 +14,7 @@ from kernels.simt.analysis.uniformity import Facts
 from kernels.simt.ir.nodes import counter, defined, range_arguments, statements
 from kernels.simt.ir.program import Program
 
-LEAST, _GREATEST = ("min", "minimum", "builtin_min"), ("max", "maximum", "builtin_max")
+LEAST, GREATEST = ("min", "minimum", "builtin_min"), ("max", "maximum", "builtin_max")
 
 
 def arguments(program: Program, node: ast.expr, names: tuple[str, ...]) -> list[ast.expr]:
@@ -59,7 +59,7 @@ class Unclamped(ast.NodeTransformer):
         if isinstance(last, ast.Name):
             value = self._once(last.id)
             return value is not None and self._reaches(value, end)
-        if greatest := arguments(self.program, last, _GREATEST):
+        if greatest := arguments(self.program, last, GREATEST):
             return any(self._reaches(part, end) for part in greatest)
         match last:
             case ast.BinOp(stop, ast.Sub(), ast.Constant(1)) if ast.dump(stop) == ast.dump(end):

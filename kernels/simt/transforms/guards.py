@@ -11,20 +11,22 @@ from collections.abc import Callable
 
 from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.loops import constant_ends
-from kernels.simt.ir.nodes import clone, counter, tests_of, under_tests
+from kernels.simt.ir.nodes import clone, conjunction, counter, names, tests_of, under_tests
+from kernels.simt.ir.program import Program
+from kernels.simt.transforms.clamps import GREATEST, LEAST, arguments
 
 _MOST_CHECKS = 16  # comparisons that may decide whether a row needs its guards
 
 
 def strip_guards(
-    body: list[ast.stmt], reasoning: Callable[..., Affine]
+    program: Program, body: list[ast.stmt], reasoning: Callable[..., Affine]
 ) -> tuple[list[ast.stmt], list[str]]:
     """(`body` without guards, the checks under which it does the same); no checks: nothing to gain.
 
     `reasoning(statement, box)` gives the Affine for conditions at a statement, inside of constant
     loops whose counters range as in `box`.
     """
-    guards = _Guards(reasoning)
+    guards = _Guards(program, reasoning)
     stripped = guards.block(body, {})
     checks = list(guards.checks)
     gains = len(checks) <= _MOST_CHECKS and not guards.fails
@@ -34,8 +36,8 @@ def strip_guards(
 class _Guards:
     """Removes guards from statements and records the checks that this needs."""
 
-    def __init__(self, reasoning: Callable[..., Affine]) -> None:
-        self.reasoning = reasoning
+    def __init__(self, program: Program, reasoning: Callable[..., Affine]) -> None:
+        self.program, self.reasoning = program, reasoning
         self.checks: dict[str, None] = {}
         self.fails = False  # some guard is false in some thread of every block
 
@@ -51,13 +53,27 @@ class _Guards:
         self.checks |= dict.fromkeys(f"({ast.unparse(part)})" for part in unknown)
         return True
 
+    def unproven(self, test: ast.expr, at: ast.stmt, box: dict) -> list[ast.expr]:
+        """The parts of a conjunction that have to be tested in each thread."""
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+        if not parts:
+            return [] if self.proven(test, at, box) else [clone(test)]
+        found: list[ast.expr] = []
+        for i, part in enumerate(parts):
+            left = self.unproven(part, at, box)
+            found += [under_tests(one, *tests_of(one), *parts[:i]) for one in left]
+        return found
+
     def block(self, body: list[ast.stmt], box: dict) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for stmt in body:
-            if isinstance(stmt, ast.If) and self.proven(stmt.test, stmt, box):
-                out += self.block(stmt.body, box)
-                continue
             new = clone(stmt)
+            if isinstance(stmt, ast.If):
+                left = self.unproven(stmt.test, stmt, box)
+                if not left:
+                    out += self.block(stmt.body, box)
+                    continue
+                new.test = conjunction(*left)
             inside = box
             if isinstance(stmt, ast.For):
                 ends = constant_ends(stmt)
@@ -84,7 +100,27 @@ class _Choices(ast.NodeTransformer):
         self.guards, self.at, self.box = guards, at, box
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        if self.guards.proven(node.test, self.at, self.box):
-            body = self.visit(node.body)
-            return under_tests(body, *tests_of(body), node.test)
+        left = self.guards.unproven(node.test, self.at, self.box)
+        node.body = under_tests(node.body, *tests_of(node.body), node.test)
+        if not left:
+            return self.visit(node.body)
+        node.test = conjunction(*left)
         return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A clamp is a choice, too: `max(v, 0)` is `v` where `v >= 0`."""
+        self.generic_visit(node)
+        for functions, order in ((LEAST, ast.LtE()), (GREATEST, ast.GtE())):
+            match arguments(self.guards.program, node, functions):
+                case [value, bound]:
+                    if self._varies(bound):
+                        value, bound = bound, value
+                    test = ast.Compare(value, [order], [bound])
+                    if not self._varies(bound) and self.guards.proven(test, self.at, self.box):
+                        return under_tests(value, *tests_of(value), clone(test))
+        return node
+
+    def _varies(self, expr: ast.expr) -> bool:
+        affine = self.guards.reasoning(self.at, self.box)
+        expanded = affine.expanded(expr)
+        return expanded is None or bool(names(expanded) & set(affine.box))

@@ -151,7 +151,7 @@ class RowPlanner:
         if None in clips:
             return False
         for_rows = {tuple(map(ast.unparse, clip.conditions)) for clip in clips if clip}
-        left, _ = strip_guards(body, partial(self.affine, facts, lanes))
+        left, _ = strip_guards(self.program, body, partial(self.affine, facts, lanes))
         return len(for_rows) > 1 or any(isinstance(stmt, ast.If) for stmt in statements(left))
 
     def plain(self, body: list[ast.stmt]) -> RowPlan:

@@ -74,7 +74,7 @@ def test_an_index_is_marked_where_the_conditions_around_it_prove_it():
     assert marks(planned(kernel, VECTOR, types.int64)) == {
         "threadIdx.x": {True},
         "n": {False},
-        "i": {True, False},  # not in the condition itself
+        "i": {True},  # in the condition, too, after the first part of it
         "threadIdx.x + 1": {True},
         "j": {True, False},  # in the branch where it fails, and in the other
         "threadIdx.x + 2": {True},
@@ -139,6 +139,9 @@ def test_the_larger_of_two_numbers_is_an_index_if_one_of_them_is():
         "_maximum(0, threadIdx.x - n)": {True},
         "_maximum(threadIdx.x - n, threadIdx.x - 9)": {False},
         "_minimum(threadIdx.x, n - 9)": {False},
+        # where a clamp changes nothing in any thread:
+        "threadIdx.x - n": {True},
+        "threadIdx.x": {True},
     }
 
 
