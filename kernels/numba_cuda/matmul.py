@@ -168,20 +168,21 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
         k = a.shape[1] if trans_a else a.shape[2]
         za = z if a.shape[0] > 1 else 0
         zb = z if b.shape[0] > 1 else 0
+        last = max(0, k - 1)
         acc = acc_t(0)
         for k0 in range(0, k, TILE):
             if not trans_a:
                 a_tile[ty, tx] = acc_t(0)
-                if row < m and k0 + tx < k:
-                    a_tile[ty, tx] = acc_t(a[za, row, k0 + tx])
+                if row < m:
+                    a_tile[ty, tx] = acc_t(a[za, row, min(k0 + tx, last)])
             for r in range(0, TILE, SHORT):
-                at = k0 + ty + r
+                at = min(k0 + ty + r, last)
                 if trans_a and tx < SHORT:
                     a_tile[ty + r, tx] = acc_t(0)
-                    if at < k and row0 + tx < m:
+                    if row0 + tx < m:
                         a_tile[ty + r, tx] = acc_t(a[za, at, row0 + tx])
                 b_tile[ty + r, tx] = acc_t(0)
-                if at < k and col < n:
+                if col < n:
                     b_tile[ty + r, tx] = acc_t(b[zb, col, at] if trans_b else b[zb, at, col])
             cuda.syncthreads()
             for kk in range(min(TILE, k - k0)):
@@ -196,6 +197,7 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 
 THIN = 16  # rows of a block, at most
 THIN_STEP = 16  # columns of a in the tile
+ALIASED = 1024  # columns after which the rows of b lie in the same lines of a cache
 
 
 @functools.cache
@@ -478,6 +480,9 @@ def _fits_short(product) -> bool:
     """Whether tiles of 8 rows take less time on a CPU than those of 32, many of which may be
     empty. (Measured with AVX2, up to 128 rows.)"""
     m, n = product.m, product.n
+    has_masks = processor.vector_registers().floats >= 16
+    if not has_masks and not product.trans_b and n % TILE and n < 8 * TILE:
+        return False  # it fills a part of a tile slowly, and more often
     if m <= 3 * SHORT:
         return True
     if product.trans_a or n < TILE or m >= 4 * TILE:
@@ -500,7 +505,10 @@ def _fits_thin(product) -> bool:
     if product.trans_b or min(m, n) > THIN or (m > THIN and product.k < 4):
         return False
     columns, _ = _thin_block(m, n)
-    few = 2 if processor.vector_registers().floats >= 16 else 8  # for which that matters little
+    has_masks = processor.vector_registers().floats >= 16
+    if not has_masks and m > 4 and product.k >= THIN_STEP and n % ALIASED == 0:
+        return False  # with few registers it reads b again and again, in one place of the cache
+    few = 2 if has_masks else 8  # for which that matters little
     return m <= few or 4 * (n % columns) <= n or (m <= 4 and n >= 64)
 
 

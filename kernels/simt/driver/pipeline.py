@@ -25,6 +25,7 @@ from kernels.simt.transforms.canonicalise import prepare
 from kernels.simt.transforms.counted_loops import count_loops
 from kernels.simt.transforms.far_apart import with_far_versions
 from kernels.simt.transforms.fission import Item, fission
+from kernels.simt.transforms.merged_stores import merge_stores
 from kernels.simt.transforms.storage import Storage, assign_storage
 from kernels.simt.transforms.tile_forwarding import forward
 from kernels.simt.transforms.turned_blocks import turned
@@ -112,6 +113,10 @@ def _rename(c: Compilation) -> None:
     }
 
 
+def _merge_stores(c: Compilation) -> None:
+    merge_stores(c.program)
+
+
 def _infer_types(c: Compilation) -> None:
     c.kinds = infer.infer(c.program, list(c.args), c.array_types)
     if name_indices(c.program, c.kinds):
@@ -186,6 +191,7 @@ INTERLEAVING: Pass = ("interleaved blocks", _interleave)
 RENAMING: Pass = ("SSA renaming", _rename)
 TYPES: Pass = ("types", _infer_types)
 PLANNING: tuple[Pass, ...] = (
+    ("merged stores", _merge_stores),
     TYPES,
     ("wide blocks", _widen),
     ("uniformity", _analyse),

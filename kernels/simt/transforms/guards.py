@@ -108,8 +108,13 @@ class _Choices(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """A clamp is a choice, too: `max(v, 0)` is `v` where `v >= 0`."""
+        """A clamp is a choice, too: `max(v, 0)` is `v` where `v >= 0`.
+
+        Not where tiles are filled: the clamps of their loads are for the last tile of a loop, which
+        would then be none that does without guards."""
         self.generic_visit(node)
+        if any(array.space == "shared" for array in self.guards.program.arrays.values()):
+            return node
         for functions, order in ((LEAST, ast.LtE()), (GREATEST, ast.GtE())):
             match arguments(self.guards.program, node, functions):
                 case [value, bound]:
