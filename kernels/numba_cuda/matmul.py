@@ -176,14 +176,17 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
                 if row < m:
                     a_tile[ty, tx] = acc_t(a[za, row, min(k0 + tx, last)])
             for r in range(0, TILE, SHORT):
-                at = min(k0 + ty + r, last)
+                at = k0 + ty + r
                 if trans_a and tx < SHORT:
                     a_tile[ty + r, tx] = acc_t(0)
                     if row0 + tx < m:
-                        a_tile[ty + r, tx] = acc_t(a[za, at, row0 + tx])
+                        a_tile[ty + r, tx] = acc_t(a[za, min(at, last), row0 + tx])
                 b_tile[ty + r, tx] = acc_t(0)
-                if col < n:
-                    b_tile[ty + r, tx] = acc_t(b[zb, col, at] if trans_b else b[zb, at, col])
+                if trans_b:
+                    if at < k and col < n:
+                        b_tile[ty + r, tx] = acc_t(b[zb, col, at])
+                elif col < n:
+                    b_tile[ty + r, tx] = acc_t(b[zb, min(at, last), col])
             cuda.syncthreads()
             for kk in range(min(TILE, k - k0)):
                 av = a_tile[kk, ty] if trans_a else a_tile[ty, kk]

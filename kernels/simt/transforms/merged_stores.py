@@ -57,12 +57,18 @@ def _one_store(program: Program, first: ast.stmt, then: ast.stmt) -> ast.stmt | 
         return None
     if name in names(then.test) | names(second.value):
         return None
-    # each as the store would convert it: a choice has one type for both
-    dtype = program.extern(array.dtype, str(array.dtype))
-    value, default = call(dtype, second.value), call(dtype, first.value)
+    values = (_converted(program, value, array.dtype) for value in (second.value, first.value))
     new = clone(first)
-    new.value = ast.copy_location(ast.IfExp(then.test, value, default), then)
+    new.value = ast.copy_location(ast.IfExp(then.test, *values), then)
     return new
+
+
+def _converted(program: Program, value: ast.expr, dtype: types.Type) -> ast.expr:
+    """A value as a store would convert it: a choice has one type for both of its values."""
+    match value:
+        case ast.Call(func=ast.Name(id=name)) if program.externs.get(name) is dtype:
+            return value
+    return call(program.extern(dtype, str(dtype)), value)
 
 
 _FLOATS = types.float32, types.float64
