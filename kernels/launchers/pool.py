@@ -142,10 +142,10 @@ def _plan_max(
     name = "max_pool2d"
     out = _output(name, x.shape, window, padding, ceil_mode)
     inside = _never_leaves(x.shape, window, padding, out)
-    if math.prod(x.shape[2:]) >= 2**31 and version == "padded":
+    has_room = math.prod(x.shape[2:]) < 2**31  # for the places of a plane in int32
+    if version == "padded" and not has_room:
         raise ValueError(f"{name}: version 'padded' takes smaller planes, got {x.shape}")
-    few = inside or on_gpu(x) or math.prod(x.shape[2:]) >= 2**31
-    version = version or ("window" if few else "padded")
+    version = version or ("padded" if has_room and not inside and not on_gpu(x) else "window")
     acc_t = dialect.common.scalar_type(x.dtype)
     if version == "padded":
         kernel = dialect.pool.max_padded(acc_t, window)

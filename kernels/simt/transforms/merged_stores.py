@@ -16,21 +16,32 @@ from numba.core import types
 
 from kernels.simt.ir.nodes import call, clone, names, nodes_in, stored_array
 from kernels.simt.ir.program import Program
+from kernels.simt.transforms.block_interleave import passed_on
 
 
 def merge_stores(program: Program) -> None:
     """Rewrite `program.body` in place; where every store is checked it stays as it is."""
-    if not program.checked:
-        program.body = _merged(program, program.body)
+    arrays = {
+        array.name
+        for array in program.arrays.values()
+        if array.space == "shared" and array.shape is not None and _holds_numbers(array.dtype)
+    }
+    if arrays and not program.checked:
+        known = arrays - passed_on(program, arrays)  # no other name for their elements
+        program.body = _merged(program, known, program.body)
 
 
-def _merged(program: Program, body: list[ast.stmt]) -> list[ast.stmt]:
+def _holds_numbers(dtype: types.Type) -> bool:
+    return isinstance(dtype, types.Integer) or dtype in (types.float32, types.float64)
+
+
+def _merged(program: Program, arrays: set[str], body: list[ast.stmt]) -> list[ast.stmt]:
     out: list[ast.stmt] = []
     for stmt in body:
         for name in ("pre", "body", "orelse"):
             if isinstance(stmt, ast.If | ast.For | ast.While) and getattr(stmt, name, None):
-                setattr(stmt, name, _merged(program, getattr(stmt, name)))
-        one = _one_store(program, out[-1], stmt) if out else None
+                setattr(stmt, name, _merged(program, arrays, getattr(stmt, name)))
+        one = _one_store(program, arrays, out[-1], stmt) if out else None
         if one is None:
             out.append(stmt)
         else:
@@ -38,16 +49,15 @@ def _merged(program: Program, body: list[ast.stmt]) -> list[ast.stmt]:
     return out
 
 
-def _one_store(program: Program, first: ast.stmt, then: ast.stmt) -> ast.stmt | None:
+def _one_store(
+    program: Program, arrays: set[str], first: ast.stmt, then: ast.stmt
+) -> ast.stmt | None:
     """The store that does what the two statements do; None where they are not such a pair."""
     if not isinstance(then, ast.If) or then.orelse or len(then.body) > 1:
         return None
     second = then.body[0]
     name = stored_array(first)
-    array = program.arrays.get(name or "")
-    if array is None or array.space != "shared" or stored_array(second) != name:
-        return None
-    if not isinstance(array.dtype, types.Integer) and array.dtype not in _FLOATS:
+    if name not in arrays or stored_array(second) != name:
         return None
     assert isinstance(first, ast.Assign) and isinstance(second, ast.Assign)
     index, other = first.targets[0], second.targets[0]
@@ -57,7 +67,8 @@ def _one_store(program: Program, first: ast.stmt, then: ast.stmt) -> ast.stmt | 
         return None
     if name in names(then.test) | names(second.value):
         return None
-    values = (_converted(program, value, array.dtype) for value in (second.value, first.value))
+    dtype = program.arrays[name].dtype
+    values = (_converted(program, value, dtype) for value in (second.value, first.value))
     new = clone(first)
     new.value = ast.copy_location(ast.IfExp(then.test, *values), then)
     return new
@@ -69,9 +80,6 @@ def _converted(program: Program, value: ast.expr, dtype: types.Type) -> ast.expr
         case ast.Call(func=ast.Name(id=name)) if program.externs.get(name) is dtype:
             return value
     return call(program.extern(dtype, str(dtype)), value)
-
-
-_FLOATS = types.float32, types.float64
 
 
 def _is_constant(program: Program, value: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -32,6 +33,13 @@ def compiled(version: str, block: tuple[int, int], shape: tuple[int, int, int], 
 def test_a_tile_that_is_only_filled_at_edges_has_no_guard_free_fill(shape):
     text = compiled("tiled", (32, 32), shape, False)
     assert text.count("a_tile[_u(ty), _u(tx)] = _float32(a[") == 1
+
+
+def test_the_last_tile_of_a_sum_does_without_guards_too():
+    """Its loads are clamped; a check that no clamp changes anything would leave it out."""
+    text = compiled("tiled", (32, 32), (64, 16, 64), False)
+    checks = re.findall(r"if (.*):  # no thread of the block is at an edge", text)
+    assert checks == ["(_bx * 32 + 31 < n)"]
 
 
 def test_rows_that_are_clipped_need_no_version_of_the_block():

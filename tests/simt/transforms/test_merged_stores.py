@@ -59,6 +59,21 @@ def not_a_pair(x, y):
             y[k, i] = tile[k, (t + 1) % N]
 
 
+@cuda.jit
+def seen_by_another_name(x, y):
+    tile = cuda.shared.array(N, np.float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    tile[t] = np.float32(7)
+    cuda.syncthreads()
+    same = tile[:]
+    tile[t] = np.float32(-1)
+    if i < x.size:
+        tile[t] = x[i] + same[t]
+    cuda.syncthreads()
+    if i < y.size:
+        y[i] = tile[(t + 1) % N]
+
+
 def neighbours(values: np.ndarray) -> np.ndarray:
     """What the next thread of each block has."""
     return np.roll(values.reshape(-1, N), -1, axis=1).ravel()
@@ -87,6 +102,14 @@ def test_values(n):
     y = np.empty_like(rows)
     not_a_pair[padded // N, N](x, y)
     np.testing.assert_array_equal(y, [neighbours(row) for row in rows])
+
+
+def test_an_array_with_another_name_keeps_both():
+    x, y = np.arange(40, dtype=np.float32), np.empty(64, np.float32)
+    seen_by_another_name[2, N](x, y)
+    expected = np.full(64, -1, np.float32)
+    expected[:40] = x - 1
+    np.testing.assert_array_equal(y, neighbours(expected))
 
 
 def stores_of_the_constant(kernel) -> int:
