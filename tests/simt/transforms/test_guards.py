@@ -61,6 +61,17 @@ def differences(x, y):
         y[i, j] = below - left
 
 
+@cuda.jit
+def positive_before(x, y):
+    j, i = cuda.grid(2)
+    if i < x.shape[0] and j < x.shape[1]:
+        total = np.float32(0)
+        for d in range(1, 3):
+            if j - d >= 0 and x[i, j - d] > 0:
+                total += x[i, j - d]
+        y[i, j] = total
+
+
 def shifted(x: np.ndarray, di: int, dj: int, **mode) -> np.ndarray:
     """x[i + di, j + dj] for all i and j."""
     rows, columns = (slice(2 + d, 2 + d + n) for d, n in zip((di, dj), x.shape))
@@ -79,11 +90,16 @@ def expected(kernel, x: np.ndarray) -> np.ndarray:
     if kernel is others_above:
         return sum(np.asarray(other > x) for other in around(x, 1, constant_values=-1e9))
     left = shifted(x, 0, -1)
+    if kernel is positive_before:
+        return np.maximum(left, 0) + np.maximum(shifted(x, 0, -2), 0)
     return shifted(x, 1, 0) - np.where(left > 0, left, 0)
 
 
+KERNELS = [mean_of_neighbours, clamped_sum, others_above, differences, positive_before]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kernel", [mean_of_neighbours, clamped_sum, others_above, differences])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_edges_and_what_lies_between(kernel, shape):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     y = np.full_like(x, np.nan)
@@ -94,18 +110,34 @@ def test_edges_and_what_lies_between(kernel, shape):
 KEPT = {  # what is tested and chosen in the blocks between the edges
     mean_of_neighbours: [],
     clamped_sum: [],
-    others_above: ["if (di != 0 or dj != 0) and x[h, w] > x[i, j]:"],
-    differences: ["left = x[i, j - 1] if x[i, j - 1] > 0 else float32(0)"],
+    others_above: ["if (di != 0 or dj != 0) and x[h, w] > x[_u(i), _u(j)]:"],
+    differences: ["left = x[_u(i), _u(j - 1)] if x[_u(i), _u(j - 1)] > 0 else _float32(0)"],
+    positive_before: ["if x[_u(i), _u(j - d)] > 0:"],
 }
+
+
+def between_the_edges(kernel) -> tuple[str, str]:
+    """When the version without guards runs, and its text."""
+    x = np.zeros((24, 48), np.float32)
+    kernel[(3, 3), BLOCK](x, np.empty_like(x))
+    before, _, after = kernel.inspect_cpu().partition("# no thread of the block is at an edge")
+    return before.splitlines()[-1], re.split(r"\n +else:\n", after)[0]
 
 
 @pytest.mark.parametrize("kernel", KEPT)
 def test_nothing_that_holds_in_all_of_a_block_is_tested_in_it(kernel):
-    x = np.zeros((24, 48), np.float32)
-    kernel[(3, 3), BLOCK](x, np.empty_like(x))
-    text = re.sub(r"_u\((\w+(?: - 1)?)\)", r"\1", kernel.inspect_cpu()).replace("_float", "float")
-    _, _, between = text.partition("# no thread of the block is at an edge")
-    between = re.split(r"\n +else:\n", between)[0]
-    assert "for _tx in range(" in between
-    tests = re.findall(r"^ +(if .*|.* if .* else .*|.*_m(?:in|ax)imum.*)$", between, re.MULTILINE)
+    _, text = between_the_edges(kernel)
+    assert "for _tx in range(" in text
+    tests = re.findall(r"^ +(if .*|.* if .* else .*|.*_m(?:in|ax)imum.*)$", text, re.MULTILINE)
     assert tests == KEPT[kernel]
+
+
+def test_a_clamp_goes_where_it_changes_nothing():
+    checks, _ = between_the_edges(clamped_sum)
+    for check in (
+        "(_by * 8 + 0 + -1 >= 0)",
+        "(_by * 8 + 7 + 1 <= x.shape[0] - 1)",
+        "(_bx * 16 + 0 + -2 >= 0)",
+        "(_bx * 16 + 15 + 2 <= x.shape[1] - 1)",
+    ):
+        assert check in checks

@@ -40,7 +40,7 @@ def counted(x, y):
 @cuda.jit
 def not_a_pair(x, y):
     """The second store needs the first, or goes elsewhere, or there is another branch."""
-    tile = cuda.shared.array((4, N), np.float32)
+    tile = cuda.shared.array((6, N), np.float32)
     t, i = cuda.threadIdx.x, cuda.grid(1)
     tile[0, t] = np.float32(2)
     if i < x.size:
@@ -51,11 +51,17 @@ def not_a_pair(x, y):
     tile[2, t] = np.float32(4)
     if i < x.size:
         tile[3, t] = x[i]
+    tile[4, t] = np.float32(5)
+    if i < x.size:
+        tile[4, t] = x[i]
     else:
-        tile[3, t] = np.float32(5)
+        tile[3, t] = np.float32(6)
+    tile[5, t] = np.float32(i)
+    if i < x.size:
+        tile[5, t] = x[i]
     cuda.syncthreads()
     if i < y.shape[1]:
-        for k in range(4):
+        for k in range(6):
             y[k, i] = tile[k, (t + 1) % N]
 
 
@@ -63,12 +69,10 @@ def not_a_pair(x, y):
 def seen_by_another_name(x, y):
     tile = cuda.shared.array(N, np.float32)
     t, i = cuda.threadIdx.x, cuda.grid(1)
-    tile[t] = np.float32(7)
-    cuda.syncthreads()
-    same = tile[:]
+    bits = tile.view(np.int32)
     tile[t] = np.float32(-1)
     if i < x.size:
-        tile[t] = x[i] + same[t]
+        tile[t] = x[i] + np.float32(bits[t])
     cuda.syncthreads()
     if i < y.size:
         y[i] = tile[(t + 1) % N]
@@ -96,9 +100,10 @@ def test_values(n):
     counted[padded // N, N](big, y)
     np.testing.assert_array_equal(y, neighbours(whole))
 
-    rows = np.repeat(np.array([[2], [3], [4], [5]], np.float32), padded, 1)
+    rows = np.repeat(np.array([[2], [3], [4], [6], [5], [0]], np.float32), padded, 1)
+    rows[5] = np.arange(padded)
     rows[0, :n] += x
-    rows[1, :n] = rows[3, :n] = x
+    rows[1, :n] = rows[3, :n] = rows[4, :n] = rows[5, :n] = x
     y = np.empty_like(rows)
     not_a_pair[padded // N, N](x, y)
     np.testing.assert_array_equal(y, [neighbours(row) for row in rows])
@@ -108,7 +113,7 @@ def test_an_array_with_another_name_keeps_both():
     x, y = np.arange(40, dtype=np.float32), np.empty(64, np.float32)
     seen_by_another_name[2, N](x, y)
     expected = np.full(64, -1, np.float32)
-    expected[:40] = x - 1
+    expected[:40] = x + np.float32(np.float32(-1).view(np.int32))
     np.testing.assert_array_equal(y, neighbours(expected))
 
 
