@@ -65,7 +65,7 @@ def not_a_pair(x, y):
             y[k, i] = tile[k, (t + 1) % N]
 
 
-@cuda.jit
+@cuda.jit(debug=False)  # a view's indices are not proven, and would be checked
 def seen_by_another_name(x, y):
     tile = cuda.shared.array(N, np.float32)
     t, i = cuda.threadIdx.x, cuda.grid(1)
