@@ -188,8 +188,8 @@ def max_pool2d(
     The first maximum wins, and a NaN wins over everything. Raises ValueError where no window fits.
     """
     check_version("max_pool2d", version, MAX_FORWARD)
-    options = (Window(tuple(kernel), tuple(stride), tuple(dilation)), tuple(padding), ceil_mode)
-    options += (version,)
+    window = Window(tuple(kernel), tuple(stride), tuple(dilation))
+    options: tuple = (window, tuple(padding), ceil_mode, version)
     key = (dialect, "max", type(x) is ndarray or place(x), x.shape, x.dtype, options)
     plan = _plans.get(key) or _plans.keep(key, _plan_max(dialect, x, *options))
     return plan(x)

@@ -8,7 +8,7 @@ torch: for a real loss L and z = x + iy it is dL/dx + i dL/dy.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,7 +86,10 @@ def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
     return most + (least - most).masked_fill(same, 0).exp().log1p()
 
 
-_COMPOSED = {"logaddexp": _logaddexp, "softsign": lambda z: z / (z.abs() + 1)}
+_COMPOSED: dict[str, Callable[..., Tensor]] = {
+    "logaddexp": _logaddexp,
+    "softsign": lambda z: z / (z.abs() + 1),
+}
 
 
 def _called(name: str, x: Any) -> Any:

@@ -152,6 +152,7 @@ class Affine:
         if it is known which side of the comparison grows with `name`."""
         first, last = self.box[name]
         compared = atom.operand if isinstance(atom, ast.UnaryOp) else atom
+        assert isinstance(compared, ast.Compare)
         slope = coefficient(binary(compared.left, ast.Sub(), compared.comparators[0]), name)
         if slope is None:
             return first, last
