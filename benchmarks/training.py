@@ -6,7 +6,8 @@ Both have the same number of threads. A training step is zero_grad, forward, los
 optimiser's update of one fixed batch, from the same weights; `benchmarks.networks` has the cases.
 What the first steps return (the losses) is compared, so that both do equal work. The ratio is
 minigrad's time over torch's, the median over the turns. Without torch, only minigrad's times are
-shown.
+shown. With several threads a row also has the time of a message from one to another, before and
+after it: see `benchmarks.messages`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import importlib.util
 from types import ModuleType
 
 import measure
+import messages
 import numpy as np
 from networks import CASES, Case
 
@@ -55,6 +57,8 @@ def show(row: dict) -> None:
     if "torch" in row:
         line += f"   torch {row['torch']}   ratio {row['ratio']:5.2f} ±{row['spread']:.0%}"
         line += f"   results differ by {row['difference']:.0e}"
+    if "messages" in row:
+        line += "   messages {} and {} ns".format(*row["messages"])
     print(line, flush=True)
 
 
@@ -75,7 +79,9 @@ def main() -> None:
     rows = []
     for case in CASES:
         if args.only in case.name:
-            rows.append(run(case, torch, args.turns))
+            before = [messages.now()] if args.threads > 1 else []
+            row = run(case, torch, args.turns)
+            rows.append({**row, "messages": [*before, messages.now()]} if before else row)
             show(rows[-1])
     if torch is None:
         print("torch is not installed: no ratios (pip install 'minigrad[parity]')")
