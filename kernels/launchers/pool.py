@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -52,10 +53,12 @@ class Window(NamedTuple):
 
 SCATTER_BLOCK = 128
 MAX_ROW = 128
+AT_ONCE = 1 << 19  # elements of planes in a border
 
 
-def _tiling(like, planes: int, height: int, width: int):
-    """Grid and block for one thread a pixel, where `like` lies."""
+def _tiling(like, planes: int, height: int, width: int, chooses: bool = False):
+    """Grid and block for one thread a pixel, where `like` lies. chooses: each looks for a maximum,
+    by branches where threads don't run together."""
     if on_gpu(like):
         bx = 8 if width <= 8 else 16 if width <= 16 else 32
         by = min(256 // bx, 1 << max(height - 1, 0).bit_length())
@@ -63,9 +66,9 @@ def _tiling(like, planes: int, height: int, width: int):
             bx *= 2
     else:
         bx, by = even_block(height, width)
-        if bx > 8 and bx % 8 and processor.vector_registers().floats < 16:
-            # without masks, LLVM takes the threads of such a row one by one, with a branch for each
-            # maximum; not if it knows no number of them, as of a row that ends outside
+        if chooses and bx > 8 and bx % 8 and processor.vector_registers().floats < 16:
+            # without masks, LLVM takes the threads of such a row one by one; not if it knows no
+            # number of them, as of a row that ends outside
             bx, by = 2 * bx, max(min(by, MAX_ROW // bx), 1)
     bx, by = wide_enough("pooling", width, bx), wide_enough("pooling", height, by)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
@@ -146,26 +149,44 @@ def _plan_max(
     if version == "padded" and not has_room:
         raise ValueError(f"{name}: version 'padded' takes smaller planes, got {x.shape}")
     version = version or ("padded" if has_room and not inside and not on_gpu(x) else "window")
-    acc_t = dialect.common.scalar_type(x.dtype)
+    shape, planes = (*x.shape[:2], *out), x.shape[0] * x.shape[1]
+    run: Callable
     if version == "padded":
-        kernel = dialect.pool.max_padded(acc_t, window)
-        border = (0, 0), (0, 0), *map(_border, x.shape[2:], out, *window, padding)
-        lowest = -np.inf if compute_dtype(x.dtype).kind == "f" else np.iinfo(x.dtype).min
+        run = _in_border(dialect, x, window, padding, out)
     else:
-        kernel = dialect.pool.max_forward(acc_t, window, inside)
-    run = launcher(name, version, kernel, *_tiling(x, x.shape[0] * x.shape[1], *out))
-    shape = (*x.shape[:2], *out)
+        kernel = dialect.pool.max_forward(dialect.common.scalar_type(x.dtype), window, inside)
+        run = launcher(name, version, kernel, *_tiling(x, planes, *out, True))
 
     def forward(x):
         y, index = empty(shape, x.dtype, x), empty(shape, np.int64, x)
-        if y.size and version == "padded":
-            wide = pad(dialect, x, border, value=lowest)
-            run(_planes(wide), _planes(y), _planes(index), *x.shape[2:], *padding)
-        elif y.size:
+        if y.size:
             run(_planes(x), _planes(y), _planes(index), *padding)
         return y, index
 
     return forward
+
+
+def _in_border(dialect: Dialect, x, window: Window, padding: Pair, out: Pair) -> Callable:
+    """The function of (planes of x, y, index, *padding) that copies some planes at a time into a
+    border, which takes little memory and finds them in the cache."""
+    borders = [_border(*sizes) for sizes in zip(x.shape[2:], out, *window, padding)]
+    planes = x.shape[0] * x.shape[1]
+    plane = math.prod(n + sum(border) for n, border in zip(x.shape[2:], borders))
+    lowest = -np.inf if compute_dtype(x.dtype).kind == "f" else np.iinfo(x.dtype).min
+    kernel = dialect.pool.max_padded(dialect.common.scalar_type(x.dtype), window)
+    each = max(1, min(planes, AT_ONCE // plane))
+    launches = {
+        n: launcher("max_pool2d", "padded", kernel, *_tiling(x, n, *out, True))
+        for n in {each, planes % each} - {0}
+    }
+
+    def run(x, y, index, *padding):
+        for first in range(0, planes, each):
+            part = slice(first, first + each)
+            wide = pad(dialect, x[part], [(0, 0), *borders], value=lowest)
+            launches[len(wide)](wide, y[part], index[part], *x.shape[1:], *padding)
+
+    return run
 
 
 def _border(n: int, out: int, k: int, stride: int, dilation: int, padding: int) -> Pair:

@@ -7,6 +7,7 @@ import pytest
 
 import kernels
 from kernels import reference
+from kernels.launchers import pool
 from tests.kernels.helpers import DEVICES, assert_close, get, normal, put, wide
 
 DIRECT = dict(backend="numba", version="direct")
@@ -62,6 +63,17 @@ def test_no_maximum_lies_in_the_border(device, dilation, rng):
     expected, positions = reference.max_pool2d(x, *options)
     for version in ("window", "padded"):
         y, index = kernels.max_pool2d(put(x, device), *options, backend="numba", version=version)
+        np.testing.assert_array_equal(get(y), expected)
+        np.testing.assert_array_equal(get(index), positions)
+
+
+def test_padded_planes_go_in_parts(device, monkeypatch, rng):
+    monkeypatch.setattr(pool, "AT_ONCE", 3 * 11 * 9 + 5)  # three planes with their borders
+    for planes in (1, 3, 7):
+        x = normal(rng, (1, planes, 9, 7))
+        expected, positions = reference.max_pool2d(x, (3, 3), (2, 2), (1, 1))
+        options = {"backend": "numba", "version": "padded"}
+        y, index = kernels.max_pool2d(put(x, device), (3, 3), (2, 2), (1, 1), **options)
         np.testing.assert_array_equal(get(y), expected)
         np.testing.assert_array_equal(get(index), positions)
 
