@@ -142,8 +142,8 @@ def test_hints_are_decoded_as_they_are_encoded(hint):
 
 PASSES = (
     "normal form, counted loops, canonicalisation, tile forwarding, turned blocks,"
-    " interleaved blocks, SSA renaming, types, wide blocks, uniformity, bounds, fission,"
-    " storage, plan, module"
+    " interleaved blocks, SSA renaming, merged stores, types, wide blocks, uniformity, bounds,"
+    " fission, storage, plan, module"
 ).split(", ")
 
 
