@@ -56,7 +56,7 @@ MAX_ROW = 128
 AT_ONCE = 1 << 19  # elements of planes in a border
 
 
-def _tiling(like, planes: int, height: int, width: int, chooses: bool = False):
+def _tiling(like, planes: int, height: int, width: int, *, chooses: bool = False):
     """Grid and block for one thread a pixel, where `like` lies. chooses: each looks for a maximum,
     by branches where threads don't run together."""
     if on_gpu(like):
@@ -155,7 +155,7 @@ def _plan_max(
         run = _in_border(dialect, x, window, padding, out)
     else:
         kernel = dialect.pool.max_forward(dialect.common.scalar_type(x.dtype), window, inside)
-        run = launcher(name, version, kernel, *_tiling(x, planes, *out, True))
+        run = launcher(name, version, kernel, *_tiling(x, planes, *out, chooses=True))
 
     def forward(x):
         y, index = empty(shape, x.dtype, x), empty(shape, np.int64, x)
@@ -176,7 +176,7 @@ def _in_border(dialect: Dialect, x, window: Window, padding: Pair, out: Pair) ->
     kernel = dialect.pool.max_padded(dialect.common.scalar_type(x.dtype), window)
     each = max(1, min(planes, AT_ONCE // plane))
     launches = {
-        n: launcher("max_pool2d", "padded", kernel, *_tiling(x, n, *out, True))
+        n: launcher("max_pool2d", "padded", kernel, *_tiling(x, n, *out, chooses=True))
         for n in {each, planes % each} - {0}
     }
 
