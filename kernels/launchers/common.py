@@ -161,7 +161,7 @@ def even_block(height: int, width: int) -> Pair:
 def _even_row(width: int, most: int) -> int:
     """How many of more than 16 columns a row of a block has: a part of a vector is cheap with the
     masks of AVX-512, in planes of few columns."""
-    step = 1 if width <= 32 and processor.vector_registers().floats >= 16 else 8
+    step = 1 if width <= 32 and processor.vector_registers().have_masks else 8
     longest = max(most, 16 if width % 32 else 32)
     return _divisor(width, 12, longest, step) or min(width, 32)
 

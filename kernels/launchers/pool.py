@@ -52,7 +52,6 @@ class Window(NamedTuple):
 
 
 SCATTER_BLOCK = 128
-MAX_ROW = 128
 AT_ONCE = 1 << 19  # elements of planes in a border
 
 
@@ -66,10 +65,10 @@ def _tiling(like, planes: int, height: int, width: int, *, chooses: bool = False
             bx *= 2
     else:
         bx, by = even_block(height, width)
-        if chooses and bx > 8 and bx % 8 and processor.vector_registers().floats < 16:
-            # without masks, LLVM takes the threads of such a row one by one; not if it knows no
-            # number of them, as of a row that ends outside
-            bx, by = 2 * bx, max(min(by, MAX_ROW // bx), 1)
+        if chooses and bx > 8 and bx % 8 and not processor.vector_registers().have_masks:
+            # LLVM takes the threads of such a row one by one; not if it knows no number of them, as
+            # of a row that ends outside
+            bx, by = 2 * bx, max(min(by, 128 // bx), 1)
     bx, by = wide_enough("pooling", width, bx), wide_enough("pooling", height, by)
     return (planes, ceil_div(height, by), ceil_div(width, bx)), (bx, by)
 

@@ -483,7 +483,7 @@ def _fits_short(product) -> bool:
     """Whether tiles of 8 rows take less time on a CPU than those of 32, many of which may be
     empty. (Measured with AVX2, up to 128 rows.)"""
     m, n = product.m, product.n
-    has_masks = processor.vector_registers().floats >= 16
+    has_masks = processor.vector_registers().have_masks
     if not has_masks and not product.trans_b and n % TILE and n < 8 * TILE:
         return False  # it fills a part of a tile slowly, and more often
     if m <= 3 * SHORT:
@@ -508,7 +508,7 @@ def _fits_thin(product) -> bool:
     if product.trans_b or min(m, n) > THIN or (m > THIN and product.k < 4):
         return False
     columns, _ = _thin_block(m, n)
-    has_masks = processor.vector_registers().floats >= 16
+    has_masks = processor.vector_registers().have_masks
     if not has_masks and m > 4 and product.k >= THIN_STEP and n % ALIASED == 0:
         return False  # with few registers it reads b again and again, in one place of the cache
     few = 2 if has_masks else 8  # for which that matters little
@@ -518,7 +518,7 @@ def _fits_thin(product) -> bool:
 def _fits_matvec(product) -> bool:
     """Whether few rows, and columns that lie as rows do, are faster without tiles: long ones.
     (Measured with AVX2 and AVX-512.)"""
-    few = 2 if processor.vector_registers().floats >= 16 else 4
+    few = 2 if processor.vector_registers().have_masks else 4
     along = product.trans_b and not product.trans_a
     return along and product.m <= few and product.k >= 256 and product.n <= MAX_GRID_YZ
 

@@ -18,6 +18,11 @@ class Registers(NamedTuple):
     def all_floats(self) -> int:
         return self.number * self.floats
 
+    @property
+    def have_masks(self) -> bool:
+        """Whether a part of a register is loaded, computed and stored as fast as all of it."""
+        return self.floats >= 16
+
 
 _REGISTERS = {  # by the feature that brings them
     "avx512f": Registers(32, 16),
