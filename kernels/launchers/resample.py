@@ -15,12 +15,12 @@ import numpy as np
 from kernels.families import Family, Operation, floats, normal
 from kernels.launchers.common import (
     Dialect,
-    Pair,
     ceil_div,
     check_floating,
     compute_dtype,
     contiguous,
     empty,
+    even_block,
     namespace,
     on_gpu,
 )
@@ -28,7 +28,6 @@ from kernels.launchers.plans import Plans, place
 from kernels.launchers.relaunch import remembered
 
 BLOCK, CPU_BLOCK = (32, 8), (128, 8)  # a CPU loops along x: longer loops cost less each
-SHORT, CPU_THREADS = 32, 256
 VERSIONS = {
     "rows": "a thread per column of a row of results",
     "last": "along the last axis, a thread per result",
@@ -120,7 +119,10 @@ def resample(
         return out
     arrays = (contiguous(x).ravel(), *taps.arrays(x), out.ravel())
     across, along = (taps.results, outer) if version == "last" else (inner, taps.results)
-    block = BLOCK if on_gpu(x) else _cpu_block(across, along)
+    if on_gpu(x):
+        block = BLOCK
+    else:  # a loop over few results has a constant length
+        block = even_block(along, across) if across <= 32 else CPU_BLOCK
     if version == "last":
         strips = ceil_div(taps.results, block[0])
         grid, numbers = ceil_div(outer, block[1]) * strips, (outer, strips, len(taps.weights))
@@ -131,13 +133,6 @@ def resample(
     launch = _plans.launch("resample", version, factory, (x.dtype,), (grid,), block, x)
     launch(*arrays, taps.results, taps.size, *numbers)
     return out
-
-
-def _cpu_block(across: int, along: int) -> Pair:
-    """For so many results in a row, and rows: a loop over few results has a constant length."""
-    if across > SHORT:
-        return CPU_BLOCK
-    return across, min(max(CPU_THREADS // across, 1), along, SHORT)
 
 
 def halves(size: int) -> Taps:
