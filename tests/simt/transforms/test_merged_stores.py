@@ -12,29 +12,21 @@ from kernels.simt import cuda
 N = 32
 
 
-@cuda.jit
-def shifted_back(x, y):
-    tile = cuda.shared.array(N, np.float32)
-    t, i = cuda.threadIdx.x, cuda.grid(1)
-    tile[t] = np.float32(-1)
-    if i < x.size and x[i] > 0:
-        tile[t] = x[i]
-    cuda.syncthreads()
-    if i < y.size:
-        y[i] = tile[(t + 1) % N]
+def shifted_back(dtype, constant):
+    """A kernel with a tile of positive numbers, or the constant, that neighbours read."""
 
+    @cuda.jit
+    def kernel(x, y):
+        tile = cuda.shared.array(N, dtype)
+        t, i = cuda.threadIdx.x, cuda.grid(1)
+        tile[t] = constant
+        if i < x.size and x[i] > 0:
+            tile[t] = x[i]
+        cuda.syncthreads()
+        if i < y.size:
+            y[i] = tile[(t + 1) % N]
 
-@cuda.jit
-def counted(x, y):
-    """Integers above 2**53 next to a constant of another type."""
-    tile = cuda.shared.array(N, np.int64)
-    t, i = cuda.threadIdx.x, cuda.grid(1)
-    tile[t] = 0.5
-    if i < x.size:
-        tile[t] = x[i]
-    cuda.syncthreads()
-    if i < y.size:
-        y[i] = tile[(t + 1) % N]
+    return kernel
 
 
 @cuda.jit
@@ -91,13 +83,14 @@ def test_values(n):
     whole = np.full(padded, -1, np.float32)
     whole[:n] = np.where(x > 0, x, -1)
     y = np.empty_like(whole)
-    shifted_back[padded // N, N](x, y)
+    shifted_back(np.float32, np.float32(-1))[padded // N, N](x, y)
     np.testing.assert_array_equal(y, neighbours(whole))
 
+    # integers above 2**53 next to a constant of another type
     big = 2**53 + 1 + rng.integers(0, 100, n)
     whole, y = np.zeros(padded, np.int64), np.empty(padded, np.int64)
     whole[:n] = big
-    counted[padded // N, N](big, y)
+    shifted_back(np.int64, 0.5)[padded // N, N](big, y)
     np.testing.assert_array_equal(y, neighbours(whole))
 
     rows = np.repeat(np.array([[2], [3], [4], [6], [5], [0]], np.float32), padded, 1)
@@ -118,12 +111,12 @@ def test_an_array_with_another_name_keeps_both():
 
 
 def stores_of_the_constant(kernel) -> int:
-    return len(re.findall(r"^ +tile\[.*?\] = \w+\(-1\)$", kernel.inspect_cpu(), re.MULTILINE))
+    return len(re.findall(r"^ +tile\[.*?\] = \w+\(-1.0\)$", kernel.inspect_cpu(), re.MULTILINE))
 
 
 def test_one_store_is_left_and_a_checked_kernel_keeps_both():
     x = np.ones(40, np.float32)
     for debug in (False, True):
-        kernel = cuda.jit(debug=debug)(shifted_back.py_func)
+        kernel = cuda.jit(debug=debug)(shifted_back(np.float32, np.float32(-1)).py_func)
         kernel[2, N](x, np.empty(64, np.float32))
         assert bool(stores_of_the_constant(kernel)) == debug
