@@ -79,9 +79,10 @@ def main() -> None:
     rows = []
     for case in CASES:
         if args.only in case.name:
-            before = [messages.now()] if args.threads > 1 else []
-            row = run(case, torch, args.turns)
-            rows.append({**row, "messages": [*before, messages.now()]} if before else row)
+            before = messages.now() if args.threads > 1 else None
+            rows.append(run(case, torch, args.turns))
+            if before is not None:
+                rows[-1]["messages"] = [before, messages.now()]
             show(rows[-1])
     if torch is None:
         print("torch is not installed: no ratios (pip install 'minigrad[parity]')")
