@@ -252,6 +252,9 @@ __global__ void sequence_backward(const T* g, const T* weight, const long long* 
     __shared__ A near[ROWS][PARTS * WIDTH];
     const int j = threadIdx.x, first = blockIdx.x * ROWS;
     A acc[ROWS] = {}, cells[ROWS] = {};
+    for (int r = batch - first; r < ROWS; ++r) {  // read below with the other rows
+        for (int p = 0; j < h && p < PARTS; ++p) near[r][p * h + j] = A(0);
+    }
     for (int t = steps - 1; t >= 0; --t) {
         #pragma unroll
         for (int r = 0; r < ROWS; ++r) {

@@ -29,6 +29,7 @@ _SHARED = re.compile(r"\b__shared__\b")
 _DYNAMIC = re.compile(
     r"\s*(?P<type>.*?)(?P<name>\w+)\s*\[[^\]]*\](?P<inner>(?:\s*\[[^\]]*\])*)\s*", re.DOTALL
 )
+_NESTING = re.compile(r"[([{)\]}]|^[ \t]*#[ \t]*(?P<directive>if|elif|else|endif)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
 _MACRO = re.compile(r"\s*#\s*define\s+(?P<name>\w+)\((?P<of>[^()]*)\)(?P<body>.*)", re.DOTALL)
 _NAMED_BY_MACRO = re.compile(r"__global__\b[^;{}()]*?([\w# ]*\w)\s*\(")
@@ -376,12 +377,19 @@ def _declared(declarator: str) -> str | None:
 
 
 def closing(text: str, opening: int) -> int:
-    """Where the bracket at `opening` is closed."""
-    depth = 0
-    for i in range(opening, len(text)):
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        if depth == 0:
-            return i
+    """Where the bracket at `opening` is closed. Of the branches of an `#if` the first one counts: each
+    may open the same scope."""
+    depth = skipped = 0
+    for match in _NESTING.finditer(text, opening):
+        directive = match["directive"]
+        if skipped:
+            skipped += (directive == "if") - (directive == "endif")
+        elif directive:
+            skipped = directive in ("elif", "else")
+        else:
+            depth += 1 if match[0] in "([{" else -1
+            if depth == 0:
+                return match.start()
     return len(text)
 
 

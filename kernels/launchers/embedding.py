@@ -43,9 +43,7 @@ PUT_VERSIONS = {
     "elements": "a thread per element; of equal indices any may come last",
     "lines": "a thread per line along the axis writes in order: repeatable",
 }
-
 MODES = {"atomic": "add", "elements": "put"}  # of the kernels that check the index
-
 FEW_SUMS = 1 << 14  # of which zeros by a launch, that is remembered, take less time than the host's
 THREADS, TIMES = 256, 8  # a thread has so many elements where its kernel checks the index
 ROW_BLOCK, SHORT_ROWS = (64, 4), ((8, 128), (16, 64))
@@ -662,7 +660,10 @@ FAMILY = Family(
         Operation(
             gather,
             _cost_of_gather,
-            lambda version: ((floats(20, 40), 0, indices(40, 20).reshape(1, 40)), {}),
+            lambda version: (
+                (floats(40, 20), 1, indices(40, 20).reshape(-1, 40 if version == "rows" else 1)),
+                {},
+            ),
             {"rows": "a thread per element of the result, by tiles of rows and columns"},
             by_shape={"elements": "short rows: a thread per element"},
         ),

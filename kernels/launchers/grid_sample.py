@@ -200,7 +200,7 @@ FAMILY = Family(
         Operation(
             grid_sample_backward,
             _cost_backward,
-            lambda version: ((*floats(2, 2, 3, 8, 8), floats(2, 8, 8, 2)), {"version": version}),
+            lambda version: ((*floats(2, 2, 3, 8, 8), floats(2, 8, 8, 2)), {}),
             BACKWARD,
             {"points": "of the grid: a thread per point, for all channels"},
         ),

@@ -248,7 +248,8 @@ def _with_places(x, *_, **__):
 
 def _problem(version: str):
     shape = {"columns": (60, 50), "totals": (1, 20_000)}.get(version, (3, 700))
-    return (floats(*shape), 0 if version == "columns" else 1), {}
+    keywords = {"version": "shuffle"} if version == "totals" else {}
+    return (floats(*shape), 0 if version == "columns" else 1), keywords
 
 
 def _cases(rng, versions):

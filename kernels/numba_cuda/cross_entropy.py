@@ -31,9 +31,10 @@ def forward(acc_t, has_weight: bool, smooth: bool, rows: int, trees: bool):
         norms = cuda.shared.array(rows, acc_t)
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         row = cuda.blockIdx.x * rows + warp
+        inside = row < logits.shape[0]
         if trees:
-            row = min(row, logits.shape[0] - 1)  # the last one again
-        elif row >= logits.shape[0]:
+            row = min(row, logits.shape[0] - 1)  # the last one again, for the barriers
+        elif not inside:
             return
         classes = logits.shape[1]
         top = acc_t(LOWEST)
@@ -67,7 +68,7 @@ def forward(acc_t, has_weight: bool, smooth: bool, rows: int, trees: bool):
             else:
                 spread = warp_sum(spread)
             spread *= smoothing / acc_t(classes)
-        if lane == 0:
+        if lane == 0 and inside:
             lse[row] = norm
             hit = target[row]
             loss = acc_t(0)

@@ -289,6 +289,9 @@ def sequence_backward(acc_t, mode: str, rows: int, width: int):
         for r in range(rows):
             acc[r] = acc_t(0)
             cells[r] = acc_t(0)
+            if j < h and first + r >= batch:  # read below with the other rows
+                for p in range(parts):
+                    near[r, p * h + j] = acc_t(0)
         for s in range(steps):
             t = steps - 1 - s
             for r in range(rows):

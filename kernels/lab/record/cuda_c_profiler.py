@@ -125,7 +125,7 @@ class _RawClone:
         self.kernel, self.kinds, self.name = recorded.kernel, (), recorded.name
         text = recorded.kernel.code
         self.first, self.last = source.extent(text, recorded.name)
-        masked = source.masked(text).splitlines()
+        masked = source.masked(text).split("\n")
         returns = [
             number
             for number in range(self.first, self.last + 1)
