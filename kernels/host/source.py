@@ -377,8 +377,8 @@ def _declared(declarator: str) -> str | None:
 
 
 def closing(text: str, opening: int) -> int:
-    """Where the bracket at `opening` is closed. Of the branches of an `#if` the first one counts: each
-    may open the same scope."""
+    """Where the bracket at `opening` is closed. Each branch of an `#if` may open the same scope, so
+    that the first one counts."""
     depth = skipped = 0
     for match in _NESTING.finditer(text, opening):
         directive = match["directive"]

@@ -218,6 +218,41 @@ def test_device_functions_by_their_callers():
     assert report.flops == 48 + 16 and line.sectors == 3 * 2
 
 
+SCOPE_OF_TWO_BRANCHES = """
+__global__ void kernel(float* x) {
+#if __CUDA_ARCH__ >= 900
+    for (int i = threadIdx.x; i < 64; i += 64) {
+#elif defined(ALL)
+    {
+#else
+    for (int i = threadIdx.x; i < 64; i += 32) {
+# if 1
+#  endif
+#endif
+        x[i] = 2 * x[i];
+    }
+}
+"""
+BY_A_MACRO = """
+#define KERNEL(name) __global__ void name(float* x)
+KERNEL(kernel) {
+    for (int i = threadIdx.x; i < 64; i += 32)
+        x[i] = 2 * x[i];
+}
+"""
+
+
+@pytest.mark.parametrize("code", [SCOPE_OF_TWO_BRANCHES, BY_A_MACRO])
+@pytest.mark.parametrize("end", ["", "__global__ void other() {}\n"])
+def test_where_a_kernel_ends(code, end):
+    x = floats(64)
+    twice = x.copy()
+    report = lab.profile(raw_kernel(code + end, "kernel"), 1, 32, twice)
+    assert np.array_equal(twice, 2 * x) and not report.findings
+    assert report.at("x[i] =").active_lanes == 64
+    assert ("other" in str(report)) == ("#define" in code and end != "")
+
+
 def test_atomics_and_their_contention():
     x, bins = np.arange(64, dtype=np.int32) % 4, np.zeros(4, np.int32)
     report = profile("histogram", 1, 64, x, bins)
