@@ -27,6 +27,7 @@ REFERENCES = {
     "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": lambda x: np.vectorize(math.erf)(x.astype(np.float64)).astype(WIDE),
+    "erfc": lambda x: np.vectorize(math.erfc)(x.astype(np.float64)).astype(WIDE),
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,
