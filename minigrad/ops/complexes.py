@@ -8,6 +8,7 @@ torch: for a real loss L and z = x + iy it is dL/dx + i dL/dy.
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -102,11 +103,17 @@ def _called(name: str, x: Any) -> Any:
 def _evaluate(text: str, names: tuple, values: tuple, xp: Any) -> Any:
     if xp is _meta:
         return meta_results(lambda *given: _evaluate(text, names, given, np), values)
+    with np.errstate(all="ignore"):
+        return _function(text, names, xp)(*values)
+
+
+@functools.cache
+def _function(text: str, names: tuple[str, ...], xp: Any) -> Callable:
+    """A line's text as a function of its arguments and parameters."""
     space: dict[str, Any] = {name: getattr(xp, name) for name in _FUNCTIONS}
     space |= {name: getattr(xp, own) for name, own in _NAMES.items()}
     space |= {"rsqrt": lambda x: 1 / xp.sqrt(x), "exp2": lambda x: 2**x}
-    with np.errstate(all="ignore"):
-        return eval(text, {"__builtins__": {}, **space}, dict(zip(names, values, strict=True)))
+    return eval(f"lambda {', '.join(names)}: {text}", {"__builtins__": {}, **space})
 
 
 class ComplexNode(PointwiseNode):
@@ -117,7 +124,9 @@ class ComplexNode(PointwiseNode):
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs, evaluated on tensors."""
         g: Any = grads[0]
-        return [None if grad is None else conj(grad) for grad in self.recorded(conj(g))]
+        turned = conj(g)
+        found = self.recorded(turned)
+        return [g if x is turned else None if x is None else conj(x) for x in found]
 
 
 COMPLEX.append(pointwise)
@@ -202,7 +211,7 @@ class Parts(ViewOp):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor) -> tuple:
-        return (complex(g[..., 0], g[..., 1]),)
+        return (OfParts.apply(g.contiguous()),)
 
 
 class OfParts(ViewOp):
