@@ -120,14 +120,15 @@ def _spelled(emitted: Tensor, labels: Tensor, times: list[int], blank: int) -> T
     batch, steps, count = emitted.shape
     impossible = emitted.new_full((batch, count), IMPOSSIBLE)
     first = minigrad.arange(count, device=emitted.device) < 2
-    total = minigrad.where(first, emitted[:, 0], impossible)
+    emissions = emitted.unbind(1)
+    total = minigrad.where(first, emissions[0], impossible)
     skips = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
     toll = impossible.new_zeros((batch, count - 2)).masked_fill(~skips, IMPOSSIBLE)
     toll = pad_constant(toll, (2, 0), IMPOSSIBLE)[:, :count]  # of a step over a label
     times, shortest = minigrad.as_tensor(times, device=emitted.device), min(times)
     for t in range(1, steps):
         before = pad_constant(total, (2, 0), IMPOSSIBLE)
-        step = CTC_STEP(total, before[:, 1:-1], before[:, :-2], toll, emitted[:, t])
+        step = CTC_STEP(total, before[:, 1:-1], before[:, :-2], toll, emissions[t])
         total = step if t < shortest else minigrad.where((times > t).unsqueeze(1), step, total)
     return total
 
