@@ -39,6 +39,8 @@ def ctc_loss(
     """
     if log_probs.dim() not in (2, 3):
         raise RuntimeError(f"ctc_loss: expected log_probs (T, N, C), got {list(log_probs.shape)}")
+    if not log_probs.numel():
+        raise RuntimeError(f"ctc_loss: log_probs must not be empty, got {list(log_probs.shape)}")
     single = log_probs.dim() == 2
     probs = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, classes = probs.shape

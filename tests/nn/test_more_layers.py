@@ -138,6 +138,8 @@ def test_ctc_by_enumeration(rng, reference_backend):
     never = minigrad.tensor([[1, 1, 1]])
     assert nn.functional.ctc_loss(probs.log(), never, [4], [3]).item() == np.inf
     assert nn.functional.ctc_loss(probs.log(), never, [4], [3], zero_infinity=True).item() == 0
+    with pytest.raises(RuntimeError, match=r"log_probs must not be empty, got \[0, 1, 3\]"):
+        nn.functional.ctc_loss(probs[:0], never, [0], [0])
 
 
 @pytest.mark.parametrize("word", [[1, 2], [1, 1, 1]])
