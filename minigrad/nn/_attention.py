@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import minigrad
@@ -56,13 +57,15 @@ def multi_head_attention_forward(
         weights = in_proj_weight.chunk(3)  # type: ignore[union-attr]
     batched = _check((query, key, value), embed_dim_to_check, weights)
     if not batched:
-        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        query, key, value = each_once(lambda x: x.unsqueeze(1), query, key, value)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    biases: Any = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-    q, k, v = (
-        _heads(linear(x.transpose(0, 1), w, b), num_heads)
-        for x, w, b in zip((query, key, value), weights, biases, strict=True)
-    )
+    inputs = each_once(lambda x: x.transpose(0, 1), query, key, value)
+    if use_separate_proj_weight:
+        biases: Any = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
+        projected = _in_projection(*inputs, *weights, *biases)
+    else:
+        projected = _in_projection_packed(*inputs, in_proj_weight, in_proj_bias)
+    q, k, v = (_heads(x, num_heads) for x in projected)
     if static_k is not None:
         k = static_k.reshape(*q.shape[:2], *static_k.shape[1:])
     if static_v is not None:
@@ -90,6 +93,13 @@ def multi_head_attention_forward(
     if not batched:
         return out.squeeze(0), None if found is None else found.squeeze(0)
     return out.transpose(0, 1), found
+
+
+def each_once(change: Callable[[Tensor], Tensor], *inputs: Tensor) -> list[Tensor]:
+    """What becomes of each input: one tensor of inputs that are one tensor."""
+    changed = {id(x): x for x in inputs}
+    changed = {number: change(x) for number, x in changed.items()}
+    return [changed[id(x)] for x in inputs]
 
 
 def _heads(x: Tensor, count: int) -> Tensor:
@@ -217,6 +227,12 @@ def _in_projection(
 def _in_projection_packed(
     q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None = None
 ) -> list[Tensor]:
-    """The same by one weight (3 E, E) and bias (3 E,)."""
+    """The same by one weight (3 E, E) and bias (3 E,); inputs that are one tensor by one product."""
+    if q is k and k is v:
+        return list(linear(q, w, b).chunk(3, -1))
+    if k is v:
+        sizes = [len(w) // 3, len(w) // 3 * 2]
+        (w_q, w_kv), (b_q, b_kv) = w.split(sizes), (None, None) if b is None else b.split(sizes)
+        return [linear(q, w_q, b_q), *linear(k, w_kv, b_kv).chunk(2, -1)]
     biases: Any = (None, None, None) if b is None else b.chunk(3)
     return list(_in_projection(q, k, v, *w.chunk(3), *biases))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
+import kernels
 import minigrad
 from minigrad import nn
 from tests.nn.helpers import close
@@ -127,3 +129,50 @@ def test_torchs_module_paths():
     assert modules.rnn.LSTM is nn.LSTM and modules.pixelshuffle.PixelShuffle is nn.PixelShuffle
     attention = nn.MultiheadAttention(4, 2)
     assert type(attention.out_proj) is modules.linear.NonDynamicallyQuantizableLinear
+
+
+def products(run) -> tuple:
+    """What it returns, and how many products it launched."""
+    with kernels.trace() as trace:
+        found = run()
+    return found, sum(count for (name, _), (count, _) in trace.rows.items() if name == "matmul")
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(
+    ("same", "launched"), [("xxx", 1), ("xyy", 2), ("xyx", 3), ("xxy", 3), ("xyz", 3)]
+)
+def test_inputs_that_are_one_tensor_are_projected_by_one_product(rng, same, launched, biased):
+    def leaf(*shape):
+        return minigrad.tensor(rng.standard_normal(shape)).requires_grad_()
+
+    w, b, names = leaf(6, 2), leaf(6) if biased else None, sorted(set(same))
+    leaves = [leaf(3, 2) for _ in names]
+    inputs = [leaves[names.index(name)] for name in same]
+    project = nn.functional._in_projection_packed
+    found, count = products(lambda: project(*inputs, w, b))
+    expected = [
+        x @ w[2 * i : 2 * i + 2].t() + (b[2 * i : 2 * i + 2] if biased else 0)
+        for i, x in enumerate(inputs)
+    ]
+    assert count == launched
+    scale = minigrad.tensor(rng.standard_normal((3, 3, 2)))
+    used = [w, *leaves, *([b] if biased else [])]
+
+    def grads(results):
+        return minigrad.autograd.grad((minigrad.stack(list(results)) * scale).sum(), used)
+
+    pairs = [(found, expected), (grads(found), grads(expected))]
+    for mine, other in (pair for lists in pairs for pair in zip(*lists, strict=True)):
+        np.testing.assert_allclose(mine.detach(), other.detach(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("shape", [(3, 5, 8), (5, 8)])
+def test_self_attention_is_four_products(rng, shape, batch_first):
+    layer = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    x = minigrad.tensor(rng.standard_normal(shape).astype(np.float32))
+    (found, _), count = products(lambda: layer(x, x, x))
+    assert count == 4  # all projections, scores, what they weigh, the output
+    expected, _ = layer(x, x.clone(), x.clone())
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-4, atol=1e-6)

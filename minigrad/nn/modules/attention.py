@@ -7,6 +7,7 @@ from typing import Any
 import minigrad
 from minigrad.nn import functional as F
 from minigrad.nn import init
+from minigrad.nn._attention import each_once
 from minigrad.nn.modules.linear import NonDynamicallyQuantizableLinear
 from minigrad.nn.modules.module import Module
 from minigrad.nn.parameter import Parameter
@@ -102,7 +103,7 @@ class MultiheadAttention(Module):
         """(output, weights or None). `is_causal` states that attn_mask is the causal mask."""
         transposed = self.batch_first and query.dim() == 3
         if transposed:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+            query, key, value = each_once(lambda x: x.transpose(0, 1), query, key, value)
         out, weights = F.multi_head_attention_forward(
             *(query, key, value, self.embed_dim, self.num_heads),
             *(self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v),
