@@ -227,7 +227,7 @@ def _in_projection(
 def _in_projection_packed(
     q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None = None
 ) -> list[Tensor]:
-    """The same by one weight (3 E, E) and bias (3 E,); inputs that are one tensor by one product."""
+    """The same by one weight (3 E, E) and bias (3 E,): one product for inputs that are the same."""
     if q is k and k is v:
         return list(linear(q, w, b).chunk(3, -1))
     if k is v:
