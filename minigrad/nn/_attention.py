@@ -59,12 +59,13 @@ def multi_head_attention_forward(
     if not batched:
         query, key, value = each_once(lambda x: x.unsqueeze(1), query, key, value)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    inputs = each_once(lambda x: x.transpose(0, 1), query, key, value)
+    query, key, value = each_once(lambda x: x.transpose(0, 1), query, key, value)
     if use_separate_proj_weight:
         biases: Any = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
-        projected = _in_projection(*inputs, *weights, *biases)
+        projected: Any = _in_projection(query, key, value, *weights, *biases)
     else:
-        projected = _in_projection_packed(*inputs, in_proj_weight, in_proj_bias)
+        weight: Any = in_proj_weight
+        projected = _in_projection_packed(query, key, value, weight, in_proj_bias)
     q, k, v = (_heads(x, num_heads) for x in projected)
     if static_k is not None:
         k = static_k.reshape(*q.shape[:2], *static_k.shape[1:])
