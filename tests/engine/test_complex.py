@@ -175,6 +175,18 @@ def test_layers_of_complex_numbers(rng):
     assert layer.weight.grad.dtype == layer.bias.grad.dtype == m.complex64
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (1, 0, 2)])
+def test_gradients_of_parts_in_any_layout(order, rng):
+    def part(*shape):
+        return m.tensor(rng.standard_normal(shape))
+
+    z = m.complex(part(3, 4), part(3, 4)).requires_grad_()
+    w = part(*[(3, 4, 2)[d] for d in order])
+    (m.view_as_real(z).permute(order) * w).sum().backward()
+    back = w.permute([order.index(d) for d in range(3)]).numpy()
+    assert np.array_equal(z.grad.numpy(), back[..., 0] + 1j * back[..., 1])
+
+
 def test_numbers_of_parts_are_a_view():
     x = m.arange(8.0, dtype=m.float64).reshape(2, 2, 2).clone()
     z = m.view_as_complex(x)

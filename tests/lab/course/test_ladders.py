@@ -24,6 +24,8 @@ SOONER = {
     ("numba", "softmax", "one_read"),
     ("numba", "embedding_backward", "atomic"),
     ("numba", "scatter_add", "lines"),
+    ("numba", "cross_entropy", "warp"),
+    ("numba", "recurrent_backward", "sequence"),
     ("cupy", "matmul", "double_buffer"),
     ("cupy", "matmul", "mma_sync"),
     ("cupy", "cumsum", "blelloch"),

@@ -225,9 +225,9 @@ __global__ void kernel(float* x) {
 #elif defined(ALL)
     {
 #else
-    for (int i = threadIdx.x; i < 64; i += 32) {
 # if 1
 #  endif
+    for (int i = threadIdx.x; i < 64; i += 32) {
 #endif
         x[i] = 2 * x[i];
     }

@@ -162,6 +162,13 @@ def test_within_two_ulp_at_millions_of_points(name):
         assert errors_in_ulp(got, REFERENCES[name](x.astype(WIDE))).max() <= ULP
 
 
+def test_erfc_ends_at_zero_and_two():
+    x = np.array([10.1, 30, math.inf, -10, -math.inf], np.float32)
+    got = np.empty_like(x)
+    loop("erfc")(x, got)
+    assert got.tolist() == [0, 0, 0, 2, 2]
+
+
 def test_the_measure_can_fail():
     x = np.linspace(1, 2, 100, dtype=np.float32)
     wrong = (np.exp(x.astype(WIDE)) * (1 + 2.0**-21)).astype(np.float32)
