@@ -42,8 +42,10 @@ def masked_select(
 ) -> np.ndarray:
     """The elements of x where a mask of its shape is True, in order, as one dimension.
 
-    ends: `mask_ends` of the mask; found: the last of them. Raises ValueError for another shape.
+    ends: `mask_ends` of the mask; found: the last of them. Raises ValueError for another shape,
+    TypeError for other dtypes of mask and ends.
     """
+    _check("masked_select", mask, ends)
     if x.shape != mask.shape:
         raise ValueError(f"masked_select: expected a mask of shape {x.shape}, got {mask.shape}")
     out = empty((found,), x.dtype, x)
@@ -56,8 +58,10 @@ def masked_select(
 def mask_places(dialect: Dialect, mask: np.ndarray, ends: np.ndarray, found: int) -> np.ndarray:
     """The places (found, ndim), int64, where a mask of 1 to 4 dimensions is True, in order.
 
-    ends, found: as `masked_select` says. Raises ValueError for other dimensions.
+    ends, found: as `masked_select` says. Raises ValueError for other dimensions, TypeError for
+    other dtypes.
     """
+    _check("mask_places", mask, ends)
     ndim, sizes = mask.ndim, (1, 1, 1, *mask.shape)[-3:]
     if not 1 <= ndim <= 4:
         raise ValueError(f"mask_places: expected 1 to 4 dimensions, got {ndim}")
@@ -67,6 +71,20 @@ def mask_places(dialect: Dialect, mask: np.ndarray, ends: np.ndarray, found: int
         launch = _launch("mask_places", dialect.mask.places, constants, len(ends), out)
         launch(contiguous(mask).ravel(), ends, out.ravel(), *sizes)
     return out
+
+
+def _check(name: str, mask, ends) -> None:
+    """What a launch for the dtypes of an earlier one would read as those."""
+    if mask.dtype != bool or ends.dtype != np.int64:
+        raise TypeError(
+            f"{name}: expected a mask of bool and its ends as int64 (`mask_ends`), got {mask.dtype}"
+            f" and {ends.dtype}"
+        )
+    if ends.shape != (ceil_div(mask.size, PART),):
+        raise ValueError(
+            f"{name}: expected {ceil_div(mask.size, PART)} ends, one for each {PART} elements of"
+            f" the mask, got {ends.shape}"
+        )
 
 
 def _launch(name: str, factory, constants: tuple, grid: int, like):

@@ -331,3 +331,15 @@ def test_another_error_of_a_wrong_index(backend, device, rng):
             with pytest.raises(RuntimeError, match=f"not {wrong}"):
                 operation(x, index, negative=True, error=error, backend=backend)
                 wrong_index.synchronize()
+
+
+@pytest.mark.parametrize("name", ["masked_select", "mask_places"])
+def test_ends_of_a_mask_that_are_not_its_own_are_refused(name, device):
+    mask = put(np.arange(9000) % 3 == 0, device)
+    ends = kernels.mask_ends(mask)
+    first = (mask,) if name == "mask_places" else (mask.astype(np.float32), mask)
+    found = int(ends[-1])
+    assert len(getattr(kernels, name)(*first, ends, found)) == found
+    for wrong, error in ((ends.astype(np.int32), TypeError), (ends[:2], ValueError)):
+        with pytest.raises(error, match=f"{name}: expected .* ends"):
+            getattr(kernels, name)(*first, wrong, found)
