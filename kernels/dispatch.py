@@ -50,18 +50,15 @@ def together(function: Callable, *operands: Any) -> Any:
     of arrays and numbers, or the first operand, which they have changed in place: from its third
     call on as one remembered launch."""
     found = relaunch(tracer, active, function, *operands)
-    if found is None:
-        found = function(*operands)
-        if tracer is None:
-            learn(function, operands, found)
-    return found
+    return run_together(function, operands) if found is None else found
 
 
-def learn(function: Callable, operands: tuple, result: Any) -> None:
-    """Remember a call `function(*operands)` of `together`, which has run.
+def run_together(function: Callable, operands: tuple) -> Any:
+    """A call of `together` that is not remembered yet.
 
     `kernels.launchers.relaunch` replaces this function, so callers must not keep it.
     """
+    return function(*operands)
 
 
 _names: dict[tuple, tuple] = {}

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.support.interrupts import deferred
-
 _SIGNED, _UNSIGNED, _TRUTH, _DOUBLE, _FLOAT = -1, -2, -3, -4, -5  # as `entry` has them
 _MASK = 2**64 - 1
 _HEADER = 7  # first block, last block, grid, bytes of shared memory, report
@@ -87,48 +85,41 @@ def _replay() -> tuple[Callable[[int, int, int], int], Callable[[], None]]:
     return kind(address), helpers.start
 
 
-def can_be_packed(launch: Launch) -> bool:
-    """Whether a launch is one of compiled machine code that takes an array of words."""
+def compiled_for(launch: Launch) -> tuple[Any, Any] | None:
+    """The compiled kernel of a launch, and its launcher, if it is machine code that takes an array
+    of words: a launch that can be packed."""
     if not hasattr(launch.kernel, "specialise"):
-        return False
+        return None
     launcher = launch.kernel.configure(launch.grid, launch.block)
-    with deferred():
-        found = launch.kernel.specialise(launcher.block, launch.args)
+    found = launch.kernel.specialise(launcher.block, launch.args)
     entry = getattr(found, "entry", None)
-    return isinstance(getattr(entry, "__self__", None), bytes) and not found.one_thread
+    packs = isinstance(getattr(entry, "__self__", None), bytes) and not found.one_thread
+    return (found, launcher) if packs else None
 
 
 class Sequence:
-    """Launches that `can_be_packed`, in order; `run` runs all of them."""
+    """Launches that can be packed, in order; `run` runs all of them. compiled: `compiled_for` each
+    of them, where it is known."""
 
-    def __init__(self, launches: list[Launch]) -> None:
+    def __init__(self, launches: list[Launch], compiled: list[Any] | None = None) -> None:
         self._keep: list[Any] = []  # what the words point to
-        self.specialised: list[Any] = []  # what holds the machine code
+        self.specialised = compiled or list(map(compiled_for, launches))
         self._launches = launches
         self._starts: list[list[int]] = []  # per launch, the word where each argument begins
         self._kinds: list[tuple[int, ...]] = []  # per launch, what each argument is
         words: list[int] = []
-        codes: list[tuple[int, int]] = []
-        for launch in launches:
-            codes.append((self._address(launch), len(words)))
-            self._pack(launch, words)
+        for launch, (found, launcher) in zip(launches, self.specialised):
+            self._pack(launch, found, launcher, words)
         self.words = np.array([w & _MASK for w in words], np.uint64)
         base = self.words.ctypes.data
-        self._codes = [code for code, _ in codes]
+        self._codes = [_address(found) for found, _ in self.specialised]
         self._count = len(launches)
         facts = map(self.facts, range(self._count))
         table = [(code, base + 8 * start, *rest) for code, start, *rest in facts]
         self._table = np.array(table, np.uint64).reshape(-1, 4)
         self._at = self._table.ctypes.data
 
-    def _address(self, launch: Launch) -> int:
-        launcher = launch.kernel.configure(launch.grid, launch.block)
-        found = launch.kernel.specialise(launcher.block, launch.args)
-        self.specialised.append((found, launcher))
-        return struct.unpack_from("=Q", found.entry.__self__)[0]
-
-    def _pack(self, launch: Launch, words: list[int]) -> None:
-        found, launcher = self.specialised[-1]
+    def _pack(self, launch: Launch, found: Any, launcher: Any, words: list[int]) -> None:
         facts = found.entry.__self__
         layout = struct.unpack(f"={(len(facts) - 24) // 8}q", facts[24:])
         gx, gy, gz = launcher.grid
@@ -184,6 +175,11 @@ class Sequence:
             args, blocks = self._launches[failed].args, launcher.blocks
             found.failed(status, launcher.grid, 0, blocks, launcher.shared_bytes, args)
             first = failed + 1  # the general version of the kernel has run
+
+
+def _address(found: Any) -> int:
+    """Where the machine code of a compiled kernel lies."""
+    return struct.unpack_from("=Q", found.entry.__self__)[0]
 
 
 def _number(value: Any, kind: int) -> int:

@@ -1,6 +1,7 @@
 """Launches are remembered: the next ones like them run without Python around them.
 
-A plan that is one launch (`Single`) is remembered when it has run. From then on
+A plan that is one launch (`Single`) is remembered when it has run twice: many shapes come once, and
+to remember a launch takes far longer than to run it. From then on
 `dispatch.relaunch(dispatch.tracer, dispatch.active, operation, *operands)` finds it by the dtypes,
 shapes and strides of the operands, allocates and launches, in machine code
 (`kernels.simt.backend.relaunch`), for arrays on a GPU in Python (`relaunch_on_gpu`). It returns
@@ -24,14 +25,14 @@ from kernels import dispatch
 from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers import relaunch_on_gpu
 from kernels.launchers.plans import Plans
-from kernels.sequence import Launch, Sequence, can_be_packed
+from kernels.sequence import Launch, Sequence, compiled_for
 from kernels.support import forks
 from kernels.support.interrupts import deferred
 from kernels.support.memory import owner_of
 
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short
-MAX_LAUNCHES = 4096
+MAX_LAUNCHES = 1 << 15
 MAX_OPERANDS = 64
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1
@@ -47,7 +48,10 @@ class Single:
     same elements in the same order.
     """
 
-    __slots__ = ("allocate", "arguments", "dialect", "generation", "into", "launch", "operation")
+    __slots__ = (
+        *("allocate", "arguments", "dialect", "into", "launch", "operation"),
+        *("remembered", "seen"),  # generations of `_table`
+    )
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Single:
     ) -> None:
         self.launch, self.allocate, self.arguments = launch, allocate, arguments
         self.dialect, self.operation, self.into = dialect, operation, into
-        self.generation = -1
+        self.remembered = self.seen = -1
 
     def __call__(self, operands: tuple, out: Any = None) -> Any:
         fresh = out is None
@@ -70,13 +74,14 @@ class Single:
             if tracer is not None:
                 tracer.scratch(out)
         self.launch(*self.arguments(operands, out))
-        if (
-            (self.operation if fresh else self.into) is not None
-            and self.generation != _table.generation
-            and dispatch.tracer is None
-            and (_remember(self, operands, out) if fresh else _remember_into(self, operands, out))
+        if (self.operation if fresh else self.into) is None or not _may_remember():
+            return out
+        if self.seen != _table.generation:
+            self.seen = _table.generation
+        elif self.remembered != self.seen and (
+            _remember(self, operands, out) if fresh else _remember_into(self, operands, out)
         ):
-            self.generation = _table.generation
+            self.remembered = _table.generation
         return out
 
 
@@ -174,9 +179,8 @@ def _remember(plan: Single, operands: tuple, out: Any) -> bool:
     args = plan.arguments(tuple(shown), result)
     known = [a for a in (*shown, result) if isinstance(a, np.ndarray)]
     if any(_is_copy(arg, known) for arg in args):
-        again = functools.partial(_of_list, plan)
         asked = module, plan.operation
-        return _learn_twice(plan.dialect, asked, operands, again, 0) is not None
+        return _learn_twice(plan.dialect, asked, operands, plan, 0) is not None
     kernel, grid, block = of
     launch = Launch(kernel, grid, block, args)
     _store(module, plan.operation, operands, shown, [launch], [result], 0)
@@ -220,10 +224,6 @@ def _remember_on_gpu(plan: Single, operands: tuple, out: Any, given: bool) -> bo
         key = relaunch_on_gpu.key_of(plan.dialect.module, operation, values)
         _table.add_on_gpu(key, runs, () if given else (out,), 0)
     return True
-
-
-def _of_list(plan: Single, operands: list) -> Any:
-    return plan(tuple(operands))
 
 
 def _is_copy(arg: Any, known: list[np.ndarray]) -> bool:
@@ -279,9 +279,10 @@ def _store(
 
     made, places = _placed(made, launches, max(returned, 1))
     size = sum(a.nbytes for a in (*made, *shown) if isinstance(a, np.ndarray))
-    if len(made) > relaunch.MAX_MADE or size > MAX_BYTES or not all(map(can_be_packed, launches)):
+    compiled = [compiled_for(launch) for launch in launches]
+    if len(made) > relaunch.MAX_MADE or size > MAX_BYTES or None in compiled:
         return False
-    sequence = Sequence(launches)
+    sequence = Sequence(launches, compiled)
     fixes = _fixes(sequence, launches, [*enumerate(shown), *places], lasting)
     if fixes is None:
         return False
@@ -430,8 +431,8 @@ def for_now() -> None:
         raise _Disturbed
 
 
-_seen = Plans(2 * MAX_LAUNCHES)  # the generation in which a call was remembered, by operands, or:
-_ONCE, _NEVER = -1, -2
+_seen = Plans(2 * MAX_LAUNCHES)  # by operands: when a call was remembered, or `_once`, or _NEVER
+_NEVER = -1
 _operations = Plans(2 * MAX_LAUNCHES)
 _watching = forks.rlock()
 
@@ -455,13 +456,11 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
                 return function(dialect, *args, **named)
             result = dispatch.relaunch(tracer, dialect, operation, *operands)
             if result is None:
-                result = function(dialect, *args, **named)
-                if tracer is None:
 
-                    def again(operands: list) -> Any:
-                        return function(dialect, *operands, *args[count:], **named)
+                def run(operands: tuple) -> Any:
+                    return function(dialect, *operands, *args[count:], **named)
 
-                    _learn(dialect, operation, operands, again, result)
+                result = _run_whole(dialect, operation, operands, run)
             return result
 
         return call
@@ -472,26 +471,37 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
 def several(dialect: Any, operation: Any, run: Callable[[tuple], Any]) -> Callable[[tuple], Any]:
     """A plan of several launches, a function of the operands, that is remembered as `Single` is."""
 
-    def call(operands: tuple) -> Any:
-        result = run(operands)
-        if dispatch.tracer is None:
-            _learn(dialect.module, operation, operands, lambda shown: run(tuple(shown)), result)
-        return result
-
-    return call
+    return lambda operands: _run_whole(dialect.module, operation, operands, run)
 
 
-def _learn_together(function: Callable, operands: tuple, result: Any) -> None:
-    """As `dispatch.learn` says."""
-    if type(dispatch.active) is ModuleType:  # not what records a step
-        _learn(dispatch.active, function, operands, lambda shown: function(*shown), result)
+def _run_together(function: Callable, operands: tuple) -> Any:
+    """As `dispatch.run_together` says."""
+    if type(dispatch.active) is not ModuleType:  # what records a step
+        return function(*operands)
+    return _run_whole(dispatch.active, function, operands, lambda shown: function(*shown))
 
 
-dispatch.learn = _learn_together
+dispatch.run_together = _run_together
+
+_inside: set[int] = (
+    set()
+)  # threads in a call that is to be remembered as a whole, without its parts
 
 
-def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, result: Any) -> None:
-    """Remember a call that has run before, from the launches of two more that run nothing."""
+def _may_remember() -> bool:
+    return dispatch.tracer is None and not (_inside and threading.get_ident() in _inside)
+
+
+def _once(generation: int) -> int:
+    """That a call was seen once in this generation."""
+    return -2 - generation
+
+
+def _run_whole(dialect: Any, operation: Any, operands: tuple, run: Callable[[tuple], Any]) -> Any:
+    """run(operands), which is remembered when it has run twice, from the launches of two more calls
+    that run nothing."""
+    if not _may_remember():
+        return run(operands)
     there = type(operands[0]) is not np.ndarray and any(map(is_on_gpu, operands))
     if there:
         key = relaunch_on_gpu.key_of(dialect, operation, operands)
@@ -500,22 +510,30 @@ def _learn(dialect: Any, operation: Any, operands: tuple, again: Callable, resul
             (a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands
         ]
         key = (dialect, operation, *kinds)
-    before = _seen.get(key)
-    if before in (_NEVER, _table.generation):
-        return
+    before, now = _seen.get(key), _table.generation
+    if before in (_NEVER, now):
+        return run(operands)
+    me = threading.get_ident()
+    _inside.add(me)
+    try:
+        result = run(operands)
+    finally:
+        _inside.discard(me)
     results = result if type(result) is tuple else (result,)
-    if before is None:
+    if before != _once(now):
         values = (*operands, *results)
         fits = relaunch_on_gpu.fits(values) if there else _is_small(operands, results)
-        _seen.keep(key, _ONCE if fits else _NEVER)
-        return
+        _seen.pop(key, None)
+        _seen.keep(key, _once(now) if fits else _NEVER)
+        return result
     returned = len(results) if type(result) is tuple else 0
     if there:
-        done = _learn_on_gpu(key, dialect, operands, again, returned)
+        done = _learn_on_gpu(key, dialect, operands, run, returned)
     else:
-        done = _learn_twice(dialect, (dialect, operation), operands, again, returned)
+        done = _learn_twice(dialect, (dialect, operation), operands, run, returned)
     if done is not None:
         _seen[key] = _table.generation if done else _NEVER
+    return result
 
 
 def _learn_twice(
@@ -568,7 +586,7 @@ def _watched(dialect: Any, again: Callable, shown: list) -> tuple[_Watch, tuple]
     watch, begun = _Watch(dialect), dispatch.begun
     with dispatch.tracing(watch):
         try:
-            result = again(shown)
+            result = again(tuple(shown))
         finally:
             watch.thread = None
             if dispatch.begun != begun + 1:

@@ -44,6 +44,7 @@ def cores() -> int:
     return min(found, _limit() or found)
 
 
+@cache
 def _limit() -> int | None:
     """A container's limit in cores, rounded up; None where there is none."""
     for names in _LIMITS:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernels.graph import Graph
-from kernels.sequence import Launch, Sequence, can_be_packed
+from kernels.sequence import Launch, Sequence, compiled_for
 from kernels.support import wrong_index
 from minigrad.compiler import places
 from minigrad.compiler.graph import Buffer, Call, Memory, Place
@@ -110,7 +110,7 @@ class Program:
                 continue
             for launch in call.launches:
                 moved = launch._replace(args=tuple([self.array(a) for a in launch.args]))
-                if self._device is not None or can_be_packed(_now(moved)):
+                if self._device is not None or compiled_for(_now(moved)) is not None:
                     packed.append(moved)
                 else:
                     flush()

@@ -50,5 +50,6 @@ def test_cores_that_a_container_leaves(monkeypatch, tmp_path, files, cores):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
     monkeypatch.setattr(processor, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(processor, "_limit", processor._limit.__wrapped__)
     monkeypatch.setattr(processor.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert processor.cores() == cores

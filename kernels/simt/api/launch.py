@@ -146,10 +146,7 @@ class Kernel(Inspected, Jitted):
 
     def specialise(self, block: tuple[int, int, int], args: tuple) -> Any:
         """The compiled kernel for these (normalised) arguments and block dimensions."""
-        with deferred():
-            from kernels.simt.driver import specialise
-
-            return specialise.for_arguments(self, block, args)
+        return _driver().for_arguments(self, block, args)
 
     def specialize(self, *args: Any) -> Kernel:
         """numba-cuda's kernel for the types of `args` only; here each launch finds its own."""
@@ -211,6 +208,15 @@ class Kernel(Inspected, Jitted):
         from kernels.simt.api import to_numba_cuda
 
         return to_numba_cuda.dispatcher(self)
+
+
+@functools.cache
+def _driver() -> Any:
+    """What compiles kernels. Its import brings Numba."""
+    with deferred():
+        from kernels.simt.driver import specialise
+
+        return specialise
 
 
 def _fits(specialisation: Any, block: Any) -> bool:
@@ -275,9 +281,7 @@ class Launcher:
                 return lambda *args: self.run(compiled, args)
         else:
             with deferred():
-                from kernels.simt.driver import specialise
-
-                compiled = specialise.for_signature(self.kernel, self.block)
+                compiled = _driver().for_signature(self.kernel, self.block)
         return compiled.bound(self)
 
 

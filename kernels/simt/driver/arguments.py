@@ -61,17 +61,26 @@ class EnumKind(NamedTuple):
         return repr((str(self.members), tuple((m.name, m.value) for m in self.members)))
 
 
+_kinds: dict[tuple, ArrayKind] = {}
+
+
 def describe(arg: Any) -> Any:
     """What determines the Numba type of a normalised argument, with a repr that is stable."""
     if isinstance(arg, np.ndarray):
-        flags = arg.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        return ArrayKind(arg.dtype, arg.ndim, layout, flags.writeable)
+        key = arg.dtype, arg.ndim, arg.flags.num & _LAYOUT
+        found = _kinds.get(key)
+        return found or _kinds.setdefault(key, _kind_of(arg))
     if isinstance(arg, tuple):
         return tuple(describe(item) for item in arg)
     if isinstance(arg, enum.Enum):
         return EnumKind(type(arg))
     return None if arg is None else np.asarray(arg).dtype
+
+
+def _kind_of(array: np.ndarray) -> ArrayKind:
+    flags = array.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    return ArrayKind(array.dtype, array.ndim, layout, flags.writeable)
 
 
 def is_signed(arg: Any) -> bool:

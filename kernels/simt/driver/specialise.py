@@ -26,6 +26,7 @@ from kernels.support.errors import (
     LaunchError,
     SimtError,
 )
+from kernels.support.interrupts import deferred
 
 if TYPE_CHECKING:
     from numba.core import types
@@ -169,11 +170,13 @@ def _get(
     """The specialisation for `described` arguments; `kinds()` are their Numba types."""
     safety = safety or kernel.safety
     key = (block, described, positive, safety)
-    with kernel._lock:
-        found = kernel._specialised.get(key)
-        if found is None:
-            found = Specialisation(kernel, block, described, positive, safety, kinds)
-            kernel._specialised[key] = found
+    found = kernel._specialised.get(key)
+    if found is None:
+        with deferred(), kernel._lock:
+            found = kernel._specialised.get(key)  # of another thread
+            if found is None:
+                found = Specialisation(kernel, block, described, positive, safety, kinds)
+                kernel._specialised[key] = found
     return found
 
 
