@@ -220,34 +220,36 @@ struct Width<false> {
 };
 
 // sequence (rows, n), values and out (rows, m): before how many elements of its row a value is to be
-// inserted; RIGHT: behind equal ones. A block per `span` values of a row.
+// inserted; RIGHT: behind equal ones. A block per `span` values of a row; without a TILE, of all rows.
 template <class T, class C, bool RIGHT, int TILE>
-__global__ void search_sorted(const T* sequence, const T* values, long long* out, long long n,
-                              long long m, long long span, long long spans) {
+__global__ void search_sorted(const T* sequence, const T* values, long long* out, long long rows,
+                              long long n, long long m, long long span) {
     typedef Key<T, C, false> Order;
     typedef typename Order::type K;
     typedef typename Width<TILE != 0>::type Place;
     __shared__ K keys[TILE ? TILE : 1];
-    const long long row = blockIdx.x / (unsigned)spans;
-    const long long begin = blockIdx.x % (unsigned)spans * span;
-    const long long end = begin + span < m ? begin + span : m;
-    sequence += row * n;
+    long long begin = blockIdx.x * span, end = rows * m;
     if (TILE) {
-        for (int j = threadIdx.x; j < n; j += blockDim.x) keys[j] = Order::of(sequence[j]);
+        const long long spans = (m + span - 1) / span, row = blockIdx.x / spans;
+        for (int j = threadIdx.x; j < n; j += blockDim.x) keys[j] = Order::of(sequence[row * n + j]);
         __syncthreads();
+        begin = row * m + blockIdx.x % spans * span;
+        end = row * m + m;
     }
+    end = begin + span < end ? begin + span : end;
     for (long long i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        const K key = Order::of(values[row * m + i]);
+        const K key = Order::of(values[i]);
+        const T* own = sequence + (TILE ? 0 : i / m * n);
         Place low = 0, high = Place(n);
         while (low < high) {
             const Place half = (low + high) >> 1;
-            const K other = TILE ? keys[half] : Order::of(sequence[half]);
+            const K other = TILE ? keys[half] : Order::of(own[half]);
             if (other < key || (RIGHT && other == key)) {
                 low = half + 1;
             } else {
                 high = half;
             }
         }
-        out[row * m + i] = low;
+        out[i] = low;
     }
 }

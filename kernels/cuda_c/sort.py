@@ -31,7 +31,7 @@ def merge(dtype: np.dtype, descending: bool, tile: int) -> Kernel:
 
 
 def search(dtype: np.dtype, right: bool, tile: int) -> Kernel:
-    """kernel(sequence, values, out, n, m, span, spans): a block per `span` values of a row, with
-    the n <= tile keys of its sequence in shared memory; tile 0: in global memory."""
+    """kernel(sequence, values, out, rows, n, m, span): a block per `span` values of a row, with the
+    n <= tile keys of its sequence in shared memory; tile 0: of all rows, in global memory."""
     constants = storage_type(dtype), storage_type(read_as(dtype)), right, tile
     return _kernel("search_sorted", (), constants, as_passed)

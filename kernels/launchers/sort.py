@@ -171,7 +171,8 @@ def searchsorted(
     check_places("searchsorted", sequence, values)
     n, m = sequence.shape[1], values.shape[1]
     if version is None:
-        version = "shared" if n <= min(m, longest(values.dtype)) else "binary"
+        fits = n <= min(m, longest(values.dtype))
+        version = "shared" if fits and m >= THREADS else "binary"
     if version == "shared" and n > longest(values.dtype):
         raise ValueError(
             f"searchsorted: version 'shared' takes rows of up to {longest(values.dtype)}, got {n}"
@@ -181,12 +182,12 @@ def searchsorted(
     out = empty(values.shape, np.dtype(np.int64), values)
     if out.size:
         tile = max(_power(n, 1), LEAST_TILE) if version == "shared" else 0
-        spans = ceil_div(m, SPAN)
-        grid, constants = len(values) * spans, (values.dtype, right, tile)
+        rows, constants = len(values), (values.dtype, right, tile)
+        grid = rows * ceil_div(m, SPAN) if tile else ceil_div(rows * m, SPAN)
         kernel = dialect.sort.search
         launch = _plans.launch("searchsorted", version, kernel, constants, grid, THREADS, values)
         flat = contiguous(sequence).ravel(), contiguous(values).ravel(), out.ravel()
-        launch(*flat, n, m, SPAN, spans)
+        launch(*flat, rows, n, m, SPAN)
     return out
 
 

@@ -224,8 +224,8 @@ def merge(dtype: np.dtype, descending: bool, tile: int) -> Callable:
 
 @functools.cache
 def search(dtype: np.dtype, right: bool, tile: int) -> Callable:
-    """kernel(sequence, values, out, n, m, span, spans): a block per `span` values of a row, with
-    the n <= tile keys of its sequence in shared memory; tile 0: in global memory."""
+    """kernel(sequence, values, out, rows, n, m, span): a block per `span` values of a row, with the
+    n <= tile keys of its sequence in shared memory; tile 0: of all rows, in global memory."""
     order = _order(dtype, False)
     K, key_of, TILE, RIGHT = order.K, order.key_of, tile, right
 
@@ -233,8 +233,9 @@ def search(dtype: np.dtype, right: bool, tile: int) -> Callable:
     def comes_before(other, key):
         return (other <= key) if RIGHT else (other < key)
 
-    def search_shared(sequence, values, out, n, m, span, spans):
+    def search_shared(sequence, values, out, rows, n, m, span):
         keys = cuda.shared.array(TILE, K)
+        spans = (m + span - 1) // span
         row = cuda.blockIdx.x // spans
         begin = (cuda.blockIdx.x % spans) * span
         for j in range(cuda.threadIdx.x, n, cuda.blockDim.x):
@@ -251,18 +252,18 @@ def search(dtype: np.dtype, right: bool, tile: int) -> Callable:
                     high = half
             out[row * m + i] = low
 
-    def search_global(sequence, values, out, n, m, span, spans):
-        row = cuda.blockIdx.x // spans
-        begin = (cuda.blockIdx.x % spans) * span
-        for i in range(begin + cuda.threadIdx.x, min(begin + span, m), cuda.blockDim.x):
-            key = key_of(values[row * m + i])
+    def search_global(sequence, values, out, rows, n, m, span):
+        begin = cuda.blockIdx.x * span
+        for i in range(begin + cuda.threadIdx.x, min(begin + span, rows * m), cuda.blockDim.x):
+            key = key_of(values[i])
+            start = i // m * n
             low, high = 0, n
             while low < high:
                 half = (low + high) >> 1
-                if comes_before(key_of(sequence[row * n + half]), key):
+                if comes_before(key_of(sequence[start + half]), key):
                     low = half + 1
                 else:
                     high = half
-            out[row * m + i] = low
+            out[i] = low
 
     return cuda.jit(_signature(dtype, 4))(search_shared if tile else search_global)

@@ -641,19 +641,17 @@ def searchsorted(
     if type(wanted) is MetaArray:
         return wrap(MetaArray(wanted.shape, np.int32 if out_int32 else np.int64))
     where = "right" if right or side == "right" else "left"
-    if order.size and wanted.size and on_gpu(order) and order.dtype.kind != "c":
+    if not wanted.size:
+        found = xp.empty(wanted.shape, np.int64)
+    elif order.ndim == 1 and not (on_gpu(order) and order.size):
+        found = xp.asarray(xp.searchsorted(order, wanted, where))
+    else:
         common = np.promote_types(order.dtype, wanted.dtype)
         order, values = (a if a.dtype == common else a.astype(common) for a in (order, wanted))
         rows = math.prod(order.shape[:-1])
-        order, values = order.reshape(rows, -1), values.reshape(rows, -1)
+        order, values = order.reshape(rows, order.shape[-1]), values.reshape(rows, -1)
         found = dispatch.active.searchsorted(order, values, where == "right")
         found = found.reshape(wanted.shape)
-    elif order.ndim == 1:
-        found = xp.asarray(xp.searchsorted(order, wanted, where))
-    else:
-        found = xp.empty(wanted.shape, np.int64)
-        for row in np.ndindex(order.shape[:-1]):
-            found[row] = xp.searchsorted(order[row], wanted[row], where)
     return wrap(found.astype(np.int32) if out_int32 else found)  # int64
 
 

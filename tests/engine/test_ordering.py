@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kernels
 import minigrad as m
+from minigrad import backends
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
 
@@ -218,3 +220,31 @@ def test_what_searchsorted_refuses():
         with pytest.raises(RuntimeError, match=r"^searchsorted\(\)"):
             m.searchsorted(*args, **given)
     assert m.searchsorted(x.flip(0), x, sorter=m.tensor([1, 0])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "float16", "bfloat16"])
+def test_places_in_rows_that_are_sorted(dtype, backend, rng):
+    for shape, count in (
+        *(((3, 9), 1), ((2, 3, 33), 4), ((2, 40), 300), ((300, 5), 3)),
+        *(((2, 3, 0), 4), ((0, 3), 4), ((3, 4), 0)),
+    ):
+        rows, values = np.sort(rng.integers(0, 9, shape)), rng.integers(0, 9, (*shape[:-1], count))
+        given = [m.tensor(a).to(getattr(m, dtype)) for a in (rows, values)]
+        for side in ("left", "right"):
+            expected = np.zeros(values.shape)
+            for row in np.ndindex(shape[:-1]):
+                expected[row] = np.searchsorted(rows[row], values[row], side)
+            with backends.use(backend):
+                found = m.searchsorted(*given, side=side)
+            assert found.dtype == m.int64 and found.shape == values.shape
+            np.testing.assert_array_equal(found, expected)
+    transposed = m.tensor([[1.0, 2.0], [3.0, 4.0]]).T
+    assert m.searchsorted(transposed, m.tensor([[2.0], [1.0]])).tolist() == [[1], [0]]
+
+
+def test_rows_are_searched_by_one_launch(rng):
+    rows, values = m.tensor(np.sort(rng.standard_normal((500, 9)))), m.zeros(500, 2).double()
+    with backends.use("numba"), kernels.trace() as seen:
+        m.searchsorted(rows, values)
+    assert [*seen.rows] == [("searchsorted", "binary")]
