@@ -317,7 +317,13 @@ def _placed(
     (the number of one of these, as -1, -2, ..., the array). Scratch takes the memory of scratch
     that is not used any more."""
     kept, places = made[:results], [(-1 - j, a) for j, a in enumerate(made[:results])]
-    spans = [(*_first_and_last(a, launches), a) for a in made[results:]]
+    used: dict[int, tuple[int, int]] = {}  # the first and the last launch, by the memory's owner
+    for i, launch in enumerate(launches):
+        for a in launch.args:
+            if isinstance(a, np.ndarray):
+                owner = id(owner_of(a))
+                used[owner] = used.get(owner, (i, i))[0], i
+    spans = [(*used.get(id(owner_of(a)), (0, len(launches))), a) for a in made[results:]]
     ends: list[int] = []  # the last launches that use kept[results:]
     for first, last, array in sorted(spans, key=lambda span: span[:2]):
         free = [j for j, end in enumerate(ends) if end < first]
@@ -332,14 +338,13 @@ def _placed(
     return kept, places
 
 
-def _first_and_last(array: np.ndarray, launches: list[Launch]) -> tuple[int, int]:
-    """The numbers of the first and the last launch that use an array."""
-    used = [
-        i
-        for i, launch in enumerate(launches)
-        if any(isinstance(a, np.ndarray) and np.may_share_memory(a, array) for a in launch.args)
-    ]
-    return (used[0], used[-1]) if used else (0, len(launches))
+def _by_owner(arrays: list[tuple[int, Any]]) -> dict[int, list[tuple[int, np.ndarray]]]:
+    """Numbered arrays by the owner of their memory: those of others do not share it."""
+    found: dict[int, list] = {}
+    for number, array in arrays:
+        if isinstance(array, np.ndarray):
+            found.setdefault(id(owner_of(array)), []).append((number, array))
+    return found
 
 
 def _fixes(
@@ -349,32 +354,36 @@ def _fixes(
     lies: an operand (0, 1, ...) or a new array (-1, -2, ...). None where an argument is in none of
     them, and does not last."""
     fixes: list[int] = []
+    operands = {id(a): j for j, a in sources[::-1] if a is not None}
+    spans = {
+        owner: [(j, _reach(a)) for j, a in arrays] for owner, arrays in _by_owner(sources).items()
+    }
     for n, launch in enumerate(launches):
         for i, arg in enumerate(launch.args):
             word = sequence.word(n, i)
             if not isinstance(arg, np.ndarray):
-                found = next((j for j, operand in sources if operand is arg), None)
-                if found is not None and arg is not None:
-                    fixes += [word, found, sequence.kind(n, i)]
+                if id(arg) in operands:
+                    fixes += [word, operands[id(arg)], sequence.kind(n, i)]
             elif arg.size:
-                address = arg.ctypes.data
-                for j, source in sources:
-                    if isinstance(source, np.ndarray) and np.may_share_memory(source, arg):
-                        if not _within(arg, source):
-                            return None
-                        fixes += [word + _DATA, j, address - source.ctypes.data]
+                address, first, last = _reach(arg)
+                for j, (start, lowest, end) in spans.get(id(owner_of(arg)), ()):
+                    if first < end and lowest < last:
+                        if first < lowest or end < last:
+                            return None  # no more than this part is allocated for the next call
+                        fixes += [word + _DATA, j, address - start]
                         break
                 else:
-                    if not any(_within(arg, a) for a in lasting):
+                    if not any(a is owner_of(arg) for a in lasting):
                         return None
     return fixes
 
 
-def _within(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether all of a lies in the memory of b: a result may be a part of what a launch wrote, and
-    no more than the part is allocated for the next one."""
-    (first, last), (start, end) = byte_bounds(a), byte_bounds(b)
-    return start <= first and last <= end
+def _reach(a: np.ndarray) -> tuple[int, int, int]:
+    """Where an array lies: the address of its first element, its lowest and the one behind it."""
+    address = a.ctypes.data
+    if a.flags.c_contiguous:
+        return address, address, address + a.nbytes
+    return (address, *byte_bounds(a))
 
 
 # -- launchers of several launches, or with several results ------------------------------------
@@ -600,15 +609,18 @@ def _arrays_of(
     """(arrays that each call makes, the results first; arrays that last) of two calls with the same
     operands; None where they do not tell, or where the host fills one of these arrays."""
 
-    def is_scratch(a: np.ndarray) -> bool:
-        return a.flags.c_contiguous and any(owner_of(a) is memory for memory in watch.memory)
+    scratch = {id(memory) for memory in watch.memory}
 
-    launches, given = watch.launches, [a for a in shown if isinstance(a, np.ndarray)]
+    def is_scratch(a: np.ndarray) -> bool:
+        return a.flags.c_contiguous and id(owner_of(a)) in scratch
+
+    launches = watch.launches
     in_place = len(results) == 1 and results[0] is shown[0]
     made = [] if in_place else list(results)
     for i, a in enumerate(made):
         if not is_scratch(a) or any(np.may_share_memory(a, b) for b in made[:i]):
             return None
+    known = _by_owner([*enumerate(shown), *enumerate(made)])
     lasting: list[np.ndarray] = []
     if not launches or [launch[:3] for launch in before] != [launch[:3] for launch in launches]:
         return None
@@ -616,13 +628,15 @@ def _arrays_of(
         for old, new in zip(earlier.args, launch.args, strict=True):
             if not isinstance(new, np.ndarray):
                 continue
-            if any(np.may_share_memory(new, a) for a in (*given, *made)):
-                continue
             root = owner_of(new)
+            near = known.setdefault(id(root), [])
+            if any(np.may_share_memory(new, a) for _, a in near):
+                continue
             if root is owner_of(old):
                 lasting.append(root)
             elif is_scratch(root):
                 made.append(root)
+                near.append((0, root))
             else:
                 return None
     if in_place and made:  # the first of which would be taken for the result

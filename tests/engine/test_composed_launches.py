@@ -112,7 +112,11 @@ def test_python_runs_no_longer_from_the_fourth_call_on(case, rng, monkeypatch):
     used = counted(monkeypatch, composed.Composed, "apply")
     counts = [
         counted(monkeypatch, *function)
-        for function in ((dispatch, "learn"), (composed.Composed, "forward"), (composed, "grad"))
+        for function in (
+            (dispatch, "run_together"),
+            (composed.Composed, "forward"),
+            (composed, "grad"),
+        )
     ]
     found = []
     for _ in range(7):

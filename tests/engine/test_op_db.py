@@ -21,6 +21,18 @@ ACCEPTED = {
     ("linalg.eigh", "value", ""): "the signs of eigenvectors are free",
     ("linalg.lu", "raises", ""): "empty matrices of integers",
     ("linalg.pinv.hermitian", "gradient", ""): "of matrices that are not symmetric",
+    ("cholesky_inverse", "gradient", ""): "torch's is not what finite differences give",
+    ("cholesky_solve", "gradient", ""): "torch's is not what finite differences give",
+    ("nn.functional.multi_head_attention_forward", "value", "float32"): "scores in the thousands",
+    ("nn.functional.conv3d", "value", "float32"): "near zero, a sum of terms in the hundreds",
+    ("nn.functional.conv_transpose3d", "value", "float32"): "near zero, of terms in the hundreds",
+    ("matrix_exp", "value", "float32"): "torch's is less exact, of matrices far from normal",
+    ("special.hermite_polynomial_he", "value", "float32"): "near a zero of a recurrence",
+    **{
+        (f"{name}_{n}", "value", "float32"): "torch's zeta function is less exact"
+        for name in ("polygamma.polygamma_n", "special.polygamma.special_polygamma_n")
+        for n in range(5)
+    },
     ("special.bessel_j0", "value", ""): "torch's approximation is less exact",
     ("special.bessel_y1", "value", ""): "torch's approximation is less exact",
     ("as_strided.partial_views", "value", ""): "the copies of samples have storage of their own",

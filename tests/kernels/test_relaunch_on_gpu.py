@@ -48,7 +48,8 @@ def equal(found, expected):
 def test_a_launch_is_remembered_for_operands_of_its_kind(rng, backend):
     a, b, c = (there(rng, 3, 5) for _ in range(3))
     assert again(TABLE["add"], a._array, b._array) is None
-    a + a  # which operand is which is not seen in these
+    for _ in range(2):
+        a + a  # which operand is which is not seen in these
     found = again(TABLE["add"], b._array, c._array)
     equal(mg.tensor(found), b.cpu().numpy() + c.cpu().numpy())
     for other in (there(rng, 5, 3), there(rng, 5, 3).T, there(rng, 3, 5).double()):
@@ -126,12 +127,14 @@ def test_a_trace_sees_what_is_remembered(rng, backend):
 
 def test_another_precision_chooses_other_kernels(rng, backend):
     a, b = there(rng, 40, 40), there(rng, 40, 40)
-    a @ b
+    for _ in range(2):
+        a @ b
     assert again(dispatch.named("matmul"), a._array, b._array, None) is not None
     mg.set_float32_matmul_precision("high")
     try:
         assert again(dispatch.named("matmul"), a._array, b._array, None) is None
-        a @ b
+        for _ in range(2):
+            a @ b
         assert again(dispatch.named("matmul"), a._array, b._array, None) is not None
     finally:
         mg.set_float32_matmul_precision("highest")
