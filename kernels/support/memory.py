@@ -36,6 +36,10 @@ def keep_freed() -> bool:
 
 def owner_of(array: np.ndarray) -> np.ndarray:
     """The array whose memory this one is a view of: what an allocator gave."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
+    while True:
+        base = array.base
+        if base is not None and not isinstance(base, np.ndarray):
+            base = getattr(base, "base", None)  # as_strided puts an object between
+        if not isinstance(base, np.ndarray):
+            return array
+        array = base
