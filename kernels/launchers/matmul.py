@@ -52,12 +52,13 @@ MATVEC = {
     "matvec_split": "N == 1, few rows: blocks share a row, whose sums are added up",
 }
 COLUMNS = {"matvec": 7, "matvec_split": 1}  # at most; "matvec" takes as few rows, too
-FEW_ROWS = {
+FEW = {
     "short": "M < 128: tiles of 8 rows, of which few are empty",
     "thin": "M <= 16: a tile of a alone, for b is read once anyway",
+    "narrow": "few columns: tiles of 16, of which few are empty",
 }
 VERSIONS = {
-    "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **FEW_ROWS},
+    "numba": {**SIMPLE, **WARP_TILE, **MATVEC, **FEW},
     "cupy": {
         **SIMPLE,
         "vectorised": "16-byte loads, from far and from shared memory",
@@ -101,7 +102,7 @@ class Product(NamedTuple):
 
 IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a product in one launch
 # Versions with one sum over k for each element, the bias last.
-IN_ORDER = ("tiled", "short", "thin")
+IN_ORDER = ("tiled", "short", "thin", "narrow")
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
 MOST_COPIED = 1 << 26  # bytes: copies of more would take as long

@@ -230,7 +230,8 @@ def test_few_rows_take_short_blocks(device):
     cc = None if device == "cpu" else (8, 0)
     for m, n, chosen in [
         (1, 64, "short"),
-        (24, 10, "short"),
+        (10, 10, "short"),
+        (24, 17, "short"),
         (32, 64, "short"),  # as many tiles as `tiled`
         (32, 31, "tiled"),
         (33, 64, "short"),  # 5 tiles of 8 rows, not 2 of 32
@@ -268,10 +269,33 @@ def test_thin_products_make_no_tile_of_b(device, floats, monkeypatch):
         (8, 1000, False, "thin"),
         (2, 10, False, "thin"),
         (3, 10, False, "short" if floats == 16 else "thin"),
-        (128, 16, False, "thin"),
+        (8, 16, False, "thin"),
         (128, 17, False, "tiled"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, 33, False, trans_b, cc))
+        assert found == chosen or (cc and found in ("coalesced", "register_2d"))
+
+
+@pytest.mark.parametrize("floats", [8, 16])
+def test_few_columns_take_narrow_tiles(device, floats, monkeypatch):
+    """Where tiles of 32 would leave half of one empty; on a CPU only."""
+    monkeypatch.setattr(processor, "vector_registers", lambda: processor.Registers(32, floats))
+    pick = importlib.import_module("kernels.numba_cuda.matmul").pick
+    cc, masks = None if device == "cpu" else (8, 0), floats == 16
+    for m, n, k, trans_a, chosen in [
+        (128, 10, 256, False, "narrow"),
+        (11, 10, 33, False, "narrow"),
+        (10, 10, 33, False, "short"),
+        (128, 6, 16, False, "narrow"),
+        (16, 16, 33, True, "narrow" if masks else "naive"),
+        (2048, 48, 48, False, "narrow"),
+        (2048, 48, 16, False, "narrow" if masks else "tiled"),
+        (2048, 40, 48, False, "narrow" if masks else "tiled"),
+        (2048, 64, 48, False, "tiled"),
+        (2048, 176, 48, True, "narrow"),
+        (2048, 208, 48, True, "tiled"),
+    ]:
+        found = pick(Product(np.dtype(np.float32), m, n, k, trans_a, False, cc))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
 
 
@@ -288,8 +312,10 @@ def test_small_products_of_a_batch_are_a_block_each(device, rng):
         (4, 9, 4, True, 16, "coalesced"),
         (5, 9, 5, True, 16, "matvec"),  # no kernel for each length of a text
         (32, 32, 32, True, 16, "short"),
+        (16, 32, 16, True, 16, "narrow"),
+        (16, 31, 16, True, 16, "coalesced"),
         (16, 32, 17, False, 16, "short"),
-        (16, 8, 9, False, 16, "short"),
+        (16, 8, 9, False, 16, "narrow"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, k, False, trans_b, cc, batch=batch))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
