@@ -479,7 +479,6 @@ def remembered(count: int) -> Callable[[Callable], Callable]:
 
 def several(dialect: Any, operation: Any, run: Callable[[tuple], Any]) -> Callable[[tuple], Any]:
     """A plan of several launches, a function of the operands, that is remembered as `Single` is."""
-
     return lambda operands: _run_whole(dialect.module, operation, operands, run)
 
 
@@ -492,12 +491,11 @@ def _run_together(function: Callable, operands: tuple) -> Any:
 
 dispatch.run_together = _run_together
 
-_inside: set[int] = (
-    set()
-)  # threads in a call that is to be remembered as a whole, without its parts
+_inside: set[int] = set()  # threads in a call that is to be remembered without its parts
 
 
 def _may_remember() -> bool:
+    """Whether this thread may remember what it runs."""
     return dispatch.tracer is None and not (_inside and threading.get_ident() in _inside)
 
 
@@ -506,19 +504,19 @@ def _once(generation: int) -> int:
     return -2 - generation
 
 
+def _key_of_call(dialect: Any, operation: Any, operands: tuple) -> tuple:
+    kinds = [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands]
+    return dialect, operation, *kinds
+
+
 def _run_whole(dialect: Any, operation: Any, operands: tuple, run: Callable[[tuple], Any]) -> Any:
     """run(operands), which is remembered when it has run twice, from the launches of two more calls
     that run nothing."""
     if not _may_remember():
         return run(operands)
     there = type(operands[0]) is not np.ndarray and any(map(is_on_gpu, operands))
-    if there:
-        key = relaunch_on_gpu.key_of(dialect, operation, operands)
-    else:
-        kinds = [
-            (a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in operands
-        ]
-        key = (dialect, operation, *kinds)
+    key_of = relaunch_on_gpu.key_of if there else _key_of_call
+    key = key_of(dialect, operation, operands)
     before, now = _seen.get(key), _table.generation
     if before in (_NEVER, now):
         return run(operands)
