@@ -202,6 +202,7 @@ def short(acc_t, trans_a: bool, trans_b: bool, has_bias: bool):
 THIN = 16  # rows of a block, at most
 THIN_STEP = 16  # columns of a in the tile
 ALIASED = 1024  # columns after which the rows of b lie in the same lines of a cache
+ALIASED_BYTES = 4 * ALIASED
 
 
 @functools.cache
@@ -495,18 +496,16 @@ def _fits_short(product) -> bool:
     return m <= TILE or 10 * high >= 11 * low
 
 
-MOST_NARROW = 176  # columns
-
-
 def _fits_narrow(product) -> bool:
     """Whether tiles of 16 columns take less time on a CPU than those of 32, the last of which would
     be half empty. (Measured with AVX2 and AVX-512.)"""
     m, n, k = product.m, product.n, product.k
-    if ceil_div(n, NARROW) % 2 == 0 or n > MOST_NARROW:
+    row = product.dtype.itemsize * (m if product.trans_a else k)
+    if ceil_div(n, NARROW) % 2 == 0 or row % ALIASED_BYTES == 0:
         return False
     if processor.vector_registers().have_masks:
-        return True
-    return m >= TILE and k >= TILE and n % NARROW == 0
+        return n <= 11 * NARROW
+    return n <= 7 * NARROW and m >= TILE and k >= TILE and n % NARROW == 0
 
 
 def _thin_block(m: int, n: int) -> tuple[int, int]:

@@ -292,8 +292,12 @@ def test_few_columns_take_narrow_tiles(device, floats, monkeypatch):
         (2048, 48, 16, False, "narrow" if masks else "tiled"),
         (2048, 40, 48, False, "narrow" if masks else "tiled"),
         (2048, 64, 48, False, "tiled"),
-        (2048, 176, 48, True, "narrow"),
-        (2048, 208, 48, True, "tiled"),
+        (2000, 112, 48, True, "narrow"),
+        (2000, 176, 48, False, "narrow" if masks else "tiled"),
+        (2000, 208, 48, False, "tiled"),
+        (2000, 48, 2048, False, "tiled"),  # rows of a in the same lines of a cache
+        (2048, 48, 48, True, "tiled"),
+        (2048, 16, 2048, False, "narrow"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, k, trans_a, False, cc))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
