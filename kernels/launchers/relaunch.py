@@ -25,6 +25,7 @@ from kernels import dispatch
 from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers import relaunch_on_gpu
 from kernels.launchers.plans import Plans
+from kernels.launchers.relaunch_on_gpu import MAX_LAUNCHES
 from kernels.sequence import Launch, Sequence, compiled_for
 from kernels.support import forks
 from kernels.support.interrupts import deferred
@@ -32,7 +33,6 @@ from kernels.support.memory import owner_of
 
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short
-MAX_LAUNCHES = 1 << 15
 MAX_OPERANDS = 64
 _DATA = 4  # the word of an array's address among those of its argument
 _MASK = 2**64 - 1

@@ -23,7 +23,8 @@ from kernels.launchers.plans import Plans
 from kernels.sequence import Launch
 
 MAX_BYTES = 1 << 26  # of the arrays that stand in for operands
-_known = Plans()  # functions of the operands
+MAX_LAUNCHES = 1 << 15  # remembered, there and on the CPU
+_known = Plans(MAX_LAUNCHES)  # functions of the operands
 _ndarray: Any = None  # CuPy's, from the first launch on
 
 
