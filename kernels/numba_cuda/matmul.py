@@ -496,10 +496,17 @@ def _fits_short(product) -> bool:
     return m <= TILE or 10 * high >= 11 * low
 
 
+LEAST_FOR_NARROW = 1 << 14  # elements of a: less does not pay for one more kernel to compile
+
+
 def _fits_narrow(product) -> bool:
     """Whether tiles of 16 columns take less time on a CPU than those of 32, the last of which would
     be half empty. (Measured with AVX2 and AVX-512.)"""
     m, n, k = product.m, product.n, product.k
+    if product.batch * m * k < LEAST_FOR_NARROW:
+        return False
+    if n <= NARROW:
+        return m > SHORT + 2
     row = product.dtype.itemsize * (m if product.trans_a else k)
     if ceil_div(n, NARROW) % 2 == 0 or row % ALIASED_BYTES == 0:
         return False
@@ -555,7 +562,9 @@ def _for_few_columns(product) -> str:
     many = 2 * TILE if m <= 2 * TILE else 4 * TILE  # terms from which it is faster for all n
     if along and (m < TILE or k >= many or (n <= 3 and k >= TILE)):
         return "matvec"
-    return "thin" if m <= 4 else "narrow"
+    if m <= 4:
+        return "thin"
+    return "narrow" if _fits_narrow(product) else "short" if m <= 2 * TILE else "tiled"
 
 
 def _fills_block(batch: int, m: int, n: int) -> bool:
@@ -570,7 +579,7 @@ def _is_small(product) -> bool:
     _, m, n, k, _, trans_b, *_ = product
     if not _fills_block(product.batch, m, n):
         return False
-    wide = m >= TILE or m == n == NARROW
+    wide = m >= TILE or (m == n == NARROW and _fits_narrow(product))
     if trans_b and ((wide and k >= TILE) or (n < 8 and product.has_long_sums)):
         return False  # where b is copied for it
     return n % 8 == 0 or (k <= 16 and not 8 < n < 16)
@@ -584,18 +593,19 @@ def pick(product) -> str:
             return "coalesced"
         if n < 8:
             return _for_few_columns(product)
+        narrow = _fits_narrow(product)
         has_masks = processor.vector_registers().have_masks
-        if product.trans_a and m >= 16 and m * n <= 256 and not has_masks:
+        if product.trans_a and m >= 16 and m * n <= 256 and not (narrow and has_masks):
             return "naive"
         if _fits_matvec(product):
             return "matvec"
-        if n <= NARROW and m > SHORT + 2:
+        if n <= NARROW and narrow:
             return "narrow"
         if _fits_thin(product):
             return "thin"
         if _fits_short(product):
             return "short"
-        return "narrow" if _fits_narrow(product) else "tiled"
+        return "narrow" if narrow else "tiled"
     if n == 1 and product.has_long_sums:
         return "matvec"
     return "coalesced" if m * n < 256 or k < 4 or n < 4 else "register_2d"

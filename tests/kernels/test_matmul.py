@@ -284,10 +284,11 @@ def test_few_columns_take_narrow_tiles(device, floats, monkeypatch):
     cc, masks = None if device == "cpu" else (8, 0), floats == 16
     for m, n, k, trans_a, chosen in [
         (128, 10, 256, False, "narrow"),
-        (11, 10, 33, False, "narrow"),
-        (10, 10, 33, False, "short" if masks else "tiled"),
-        (128, 6, 16, False, "narrow"),
-        (16, 16, 33, True, "narrow" if masks else "naive"),
+        (64, 10, 64, False, "tiled"),  # little work, with a kernel that others have
+        (11, 10, 2000, False, "narrow"),
+        (10, 10, 2000, False, "short" if masks else "tiled"),
+        (1024, 6, 16, False, "narrow"),
+        (16, 16, 1024, True, "narrow" if masks else "naive"),
         (2048, 48, 48, False, "narrow"),
         (2048, 48, 16, False, "narrow" if masks else "tiled"),
         (2048, 40, 48, False, "narrow" if masks else "tiled"),
@@ -316,10 +317,12 @@ def test_small_products_of_a_batch_are_a_block_each(device, rng):
         (4, 9, 4, True, 16, "coalesced"),
         (5, 9, 5, True, 16, "matvec"),  # no kernel for each length of a text
         (32, 32, 32, True, 16, "short"),
-        (16, 32, 16, True, 16, "narrow"),
-        (16, 31, 16, True, 16, "coalesced"),
+        (16, 32, 16, True, 32, "narrow"),
+        (16, 32, 16, True, 31, "coalesced"),
+        (16, 31, 16, True, 99, "coalesced"),
         (16, 32, 17, False, 16, "short"),
-        (16, 8, 9, False, 16, "narrow"),
+        (16, 8, 9, False, 16, "short"),
+        (16, 8, 9, False, 128, "narrow"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, k, False, trans_b, cc, batch=batch))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
