@@ -496,7 +496,7 @@ def _fits_short(product) -> bool:
     return m <= TILE or 10 * high >= 11 * low
 
 
-LEAST_FOR_NARROW = 1 << 14  # elements of a: less does not pay for one more kernel to compile
+LEAST_FOR_NARROW = 1 << 13  # elements of a: less does not pay for one more kernel to compile
 
 
 def _fits_narrow(product) -> bool:
