@@ -60,6 +60,16 @@ def together(x, y):
     return dispatch.active.pointwise(MUL, dispatch.active.pointwise(MUL, x, y), y)
 
 
+def test_only_calls_of_several_launches_that_come_twice_are(table):
+    x = np.ones((33, 8), np.float32)
+    for _ in range(3):
+        table._clear()
+        dispatch.together(together, x, x)
+        assert table.count == 0
+    dispatch.together(together, x, x)
+    assert table.count == 1
+
+
 def test_a_call_of_several_launches_is_remembered_without_its_parts(table, rng):
     x, y = rng.normal(size=(2, 33, 7)).astype(np.float32)
     for count in (0, 1, 1, 1):
