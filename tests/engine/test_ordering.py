@@ -244,7 +244,9 @@ def test_places_in_rows_that_are_sorted(dtype, backend, rng):
 
 
 def test_rows_are_searched_by_one_launch(rng):
-    rows, values = m.tensor(np.sort(rng.standard_normal((500, 9)))), m.zeros(500, 2).double()
-    with backends.use("numba"), kernels.trace() as seen:
-        m.searchsorted(rows, values)
-    assert [*seen.rows] == [("searchsorted", "binary")]
+    rows = m.tensor(np.sort(rng.standard_normal((50, 9))))
+    for count, version in ((2, "binary"), (255, "binary"), (256, "shared")):
+        values = m.zeros(50, count, dtype=m.float64)
+        with backends.use("numba"), kernels.trace() as seen:
+            m.searchsorted(rows, values)
+        assert [*seen.rows] == [("searchsorted", version)]
