@@ -289,6 +289,7 @@ def test_few_columns_take_narrow_tiles(device, floats, monkeypatch):
         (10, 10, 2000, False, "short" if masks else "tiled"),
         (1024, 6, 16, False, "narrow"),
         (16, 16, 1024, True, "narrow" if masks else "naive"),
+        (16, 16, 33, True, "naive"),
         (2048, 48, 48, False, "narrow"),
         (2048, 48, 16, False, "narrow" if masks else "tiled"),
         (2048, 40, 48, False, "narrow" if masks else "tiled"),
