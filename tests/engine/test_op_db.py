@@ -20,6 +20,7 @@ ACCEPTED = {
     ("linalg.svd", "value", ""): "the signs of singular vectors are free",
     ("linalg.eigh", "value", ""): "the signs of eigenvectors are free",
     ("linalg.lu", "raises", ""): "empty matrices of integers",
+    ("linalg.lu_factor_ex", "raises", ""): "empty matrices, of integers or halves",
     ("linalg.pinv.hermitian", "gradient", ""): "of matrices that are not symmetric",
     ("cholesky_inverse", "gradient", ""): "torch's is not what finite differences give",
     ("cholesky_solve", "gradient", ""): "torch's is not what finite differences give",
@@ -38,8 +39,14 @@ ACCEPTED = {
     ("as_strided.partial_views", "value", ""): "the copies of samples have storage of their own",
     ("as_strided.partial_views", "raises", ""): "the copies of samples have storage of their own",
     ("nn.functional.triplet_margin_with_distance_loss", "raises", ""): "distances are torch's",
-    ("nn.functional.interpolate.bilinear", "raises", "uint8"): "images of bytes",
-    ("nn.functional.interpolate.bicubic", "raises", "uint8"): "images of bytes",
+    **{
+        (f"nn.functional.interpolate.{mode}", kind, "uint8"): why
+        for mode in ("bilinear", "bicubic")
+        for kind, why in {
+            "raises": "images of bytes",
+            "value": "by 1: torch's weights are 16 bits",
+        }.items()
+    },
     **{
         (name, "value", dtype): why
         for dtype in ("float16", "bfloat16")
@@ -65,6 +72,9 @@ ACCEPTED = {
     ("gradient", "value", "bfloat16"): "torch rounds each of its steps",
     ("tensordot", "raises", "bool"): "a product of bools whose lengths of 1 were summed away",
     ("nn.functional.avg_pool3d", "lenient", "float16"): "computed in half precision",
+    ("nn.functional.avg_pool3d", "lenient", "int32"): "computed in integers",
+    ("kthvalue", "raises", "bool"): "of a single bool, which torch takes",
+    ("nn.functional.hardtanh", "raises", "uint8"): "limits that are no bytes",
     ("nn.functional.multi_margin_loss", "lenient", "float16"): "computed in half precision",
     ("nn.functional.multilabel_margin_loss", "lenient", "float16"): "computed in half precision",
     ("nn.functional.ctc_loss", "lenient", "float16"): "computed in half precision",
@@ -89,7 +99,8 @@ ACCEPTED["nn.functional.triplet_margin_with_distance_loss", "error", "bool"] = (
     "distances are torch's"
 )
 # As on a GPU with torch, where convolutions of integers are not implemented
-FLOATING = [f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2)]
+FLOATING = [f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]
+FLOATING += ["nn.functional.adaptive_avg_pool1d"]
 ON_KERNELS = {(name, "raises", "int64"): "for floating dtypes" for name in FLOATING}
 
 
