@@ -4,8 +4,7 @@
 
 Each step has a batch of 4 texts of another length, in another order each epoch, so that each epoch
 has as many shapes as there are lengths. The first epochs meet shapes that are new, or were met
-once; most kernels are compiled before, on texts of other lengths. A time is the mean of an epoch's
-steps.
+once; kernels are compiled before, on texts of a few lengths. A time is the mean of its steps.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def main() -> None:
     lengths = np.arange(SHORTEST, SHORTEST + args.lengths)
     steps = {name: step_of(library, lengths[-1]) for name, library in libraries.items()}
     for step in steps.values():
-        for length in (*WARM_UP, lengths[-1] + 1 - SHORTEST):
+        for length in (*WARM_UP, lengths[-1]):
             step(int(length))
     rng, rows = np.random.default_rng(0), []
     for epoch in range(args.epochs):
