@@ -230,7 +230,8 @@ __global__ void search_sorted(const T* sequence, const T* values, long long* out
     __shared__ K keys[TILE ? TILE : 1];
     long long begin = blockIdx.x * span, end = rows * m;
     if (TILE) {
-        const long long spans = (m + span - 1) / span, row = blockIdx.x / spans;
+        const unsigned spans = unsigned((m + span - 1) / span);
+        const long long row = blockIdx.x / spans;
         for (int j = threadIdx.x; j < n; j += blockDim.x) keys[j] = Order::of(sequence[row * n + j]);
         __syncthreads();
         begin = row * m + blockIdx.x % spans * span;
