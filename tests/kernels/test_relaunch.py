@@ -666,7 +666,7 @@ def test_what_needs_much_memory_is_not_remembered(rng, monkeypatch):
     assert calls() == 0
 
 
-def test_a_line_is_remembered_whatever_array_came_twice(rng):
+def test_a_line_is_remembered_whatever_array_came_first(rng):
     """An array that was pickled has a dtype that equals float32 but is another object."""
     a, b = (rng.normal(size=(3, 11)).astype(np.float32) for _ in range(2))
     other = pickle.loads(pickle.dumps(a))
