@@ -74,15 +74,13 @@ def _outside(tensor: Tensor, made: set[int]) -> bool:
         return id(tensor) not in made
     stack, seen = [tensor.grad_fn], {tensor.grad_fn}
     while stack:
-        for target in stack.pop().edges:
-            if target is None:
-                continue
-            if not isinstance(target[0], Node):
-                if id(target[0]) not in made:
+        for target in stack.pop().targets():
+            if not isinstance(target, Node):
+                if id(target) not in made:
                     return True
-            elif target[0] not in seen:
-                seen.add(target[0])
-                stack.append(target[0])
+            elif target not in seen:
+                seen.add(target)
+                stack.append(target)
     return False
 
 

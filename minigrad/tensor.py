@@ -678,6 +678,9 @@ functions = _Exported()  # for files composed of many others, which cannot impor
 
 current.CLASSES.append(Tensor)
 
+# Of any tensor, the engine's too; `vars` of a `Parameter` shows those that programs gave it
+every_attribute = vars(Tensor)["__dict__"].__get__
+
 
 def export(*names: str, method: bool = True, function: bool = True) -> Callable[[F], F]:
     """Decorator: export a function as `minigrad.name` and `Tensor.name`, also under aliases."""

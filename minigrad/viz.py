@@ -13,9 +13,9 @@ import minigrad
 from kernels.lab import Picture, counting, timeline
 from kernels.lab.draw.canvas import BLUE, GREEN, INK, MUTED, PASTELS, fitted
 from minigrad._names import namespace
-from minigrad.autograd.engine import described, fit
+from minigrad.autograd.engine import fit
 from minigrad.autograd.function import FunctionNode
-from minigrad.autograd.node import Node, OpNode
+from minigrad.autograd.node import Node, OpNode, described
 from minigrad.tensor import Tensor, wrap
 
 __all__ = ["graph", "timeline"]
@@ -110,7 +110,7 @@ def _names(names: Any) -> dict[int, str]:
 
 def _sources(node: Node) -> list[Node]:
     """The nodes that computed the inputs."""
-    return [edge[0] for edge in node.edges if edge is not None and isinstance(edge[0], Node)]
+    return [target for target in node.targets() if isinstance(target, Node)]
 
 
 def _ordered(root: Node) -> list[Node]:
@@ -185,7 +185,7 @@ def families(node: Node) -> tuple[list[str], list[str]]:
 
 def _forward(node: OpNode, count: Any) -> None:
     """Run the operation of a node on arrays that have only a shape."""
-    shape, dtype = node.outs[0]
+    shape, dtype = node.shape, node.dtype
     shapes = node.shapes or (shape,) * len(node.edges)
     for other in (dtype, np.int64):  # an input without a gradient may be data or indices
         kinds = [other if edge is None else dtype for edge in node.edges]
@@ -202,8 +202,8 @@ def _inputs(node: Node, known: dict[int, str]) -> list[tuple[str, str, bool]]:
     found = []
     shapes = getattr(node, "shapes", None) or (None,) * len(node.edges)
     for edge, shape in zip(node.edges, shapes):
-        if edge is not None and not isinstance(edge[0], Node):
-            leaf = edge[0]
+        if isinstance(edge, Tensor):
+            leaf = edge
             text = _shape(leaf._array.shape, leaf._array.dtype)
             found.append((known.get(id(leaf), "leaf"), text, True))
         elif edge is None and shape is not None:
@@ -217,7 +217,8 @@ def _line(node: Node, known: dict[int, str], kinds: tuple[list[str], list[str]])
     given = [f"{name} {shape}" for name, shape, _ in _inputs(node, known)]
     forward, backward = kinds
     return (
-        f"#{node.number} {_title(node)} -> {_shape(*node.outs[0])}  from {', '.join(made + given)}"
+        f"#{node.number} {_title(node)} -> {_shape(node.shape, node.dtype)}"
+        f"  from {', '.join(made + given)}"
         f"  kernels: {', '.join(forward) or _without_kernel(node)}"
         f"; gradient: {', '.join(backward) or 'no kernel'}"
     )
@@ -235,7 +236,7 @@ def _box(picture: Picture, node: Node, kinds: tuple, x: float, y: float) -> None
     tip = f"{_title(node)}: {', '.join(forward)}; {gradient}"
     picture.rect(x, y, BOX, TALL, fill="#ffffff", stroke=BLUE, line=1.4, radius=6, tip=tip)
     picture.label(x + 10, y + 15, fitted(_title(node), 130, 12), 12, INK, bold=True)
-    picture.label(x + BOX - 10, y + 15, _shape(*node.outs[0]), 11, INK, "end")
+    picture.label(x + BOX - 10, y + 15, _shape(node.shape, node.dtype), 11, INK, "end")
     line = ", ".join(forward) or _without_kernel(node)
     picture.label(x + 10, y + 28, fitted(line, BOX - 20, 9.5), 9.5, MUTED)
     picture.label(x + 10, y + 40, fitted(gradient, BOX - 20, 9.5), 9.5, MUTED)

@@ -21,7 +21,16 @@ from kernels.support import forks
 from minigrad.autograd.anomaly_mode import watched
 from minigrad.autograd.graph import GradientEdge
 from minigrad.autograd.mode import crossing, mode, sparse_gradients, unusual
-from minigrad.autograd.node import AFTER, BEFORE, AccumulateGrad, Node, attach
+from minigrad.autograd.node import (
+    AFTER,
+    BEFORE,
+    AccumulateGrad,
+    Node,
+    attach,
+    described,
+    edges_of,
+    split,
+)
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
 from minigrad.layouts import NoDenseArray
@@ -93,12 +102,9 @@ class Pass:
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
         """Run every node that has a gradient, from those of the outputs `tensors`."""
         self.outputs, mode.running = tensors, self
-        edges: list[tuple] = []
-        for tensor, grad in zip(tensors, gradients):
+        for grad in gradients:
             self.handed_out.add(id(grad._array))
-            node = tensor._node
-            edges.append(((tensor if node is None else node), tensor._index))
-        self.add(edges, gradients)
+        self.add(edges_of(tensors)[0], gradients)
         heap, pending, add, uses, keep = self.heap, self.pending, self.add, self.uses, self.keep
         plain = self.wanted is None and not (unusual and mode.anomaly) and not Found.several
         while heap:
@@ -145,22 +151,20 @@ class Pass:
         edges = tuple([edge if self._leads_on(edge) else None for edge in node.edges])
         return node if edges == node.edges else node.with_edges(edges)
 
-    def _leads_on(self, edge: tuple | None) -> bool:
-        if edge is None:
-            return False
-        target = edge[0]
+    def _leads_on(self, edge: Any) -> bool:
+        target = split(edge)[0]
         if isinstance(target, Node):
             return target in (self.needed or ())
         return id(target) in (self.wanted or ())
 
-    def add(self, edges: Sequence[tuple | None], grads: Sequence[Tensor | None]) -> None:
+    def add(self, edges: Sequence, grads: Sequence[Tensor | None]) -> None:
         """Add contributions to the gradients of outputs of nodes, or of leaves: one for each edge,
         of which either may be None."""
         pending = self.pending
         for edge, grad in zip(edges, grads):
             if edge is None or grad is None:
                 continue
-            target, index = edge
+            target, index = (edge, 0) if type(edge) is not tuple else edge
             try:
                 array = grad._array
             except NoDenseArray:
@@ -171,14 +175,15 @@ class Pass:
             if isinstance(target, Node):
                 if self.needed is not None and target not in self.needed:
                     continue
-                outs, sums = target.outs, pending.get(target)
+                shape, dtype = target.more[index - 1] if index else (target.shape, target.dtype)
                 if crossing:
-                    grad = crossing[0](grad, outs[index][0])
+                    grad = crossing[0](grad, shape)
                     array = grad._array
-                if (array.shape, array.dtype) != outs[index]:
-                    grad = fit(grad, *outs[index])
+                if array.shape != shape or array.dtype is not dtype:
+                    grad = fit(grad, shape, dtype)
+                sums = pending.get(target)
                 if sums is None:
-                    pending[target] = sums = [None] * len(outs)
+                    pending[target] = sums = [None] * (1 + len(target.more))
                     sums[index] = grad
                     heappush(self.heap, (-target.number, target))
                 else:
@@ -231,8 +236,7 @@ class Pass:
 
     def _used(self, node: Node) -> None:
         """A node has run: leaves that wait for no other node are complete."""
-        for target in node.edges:
-            key = 0 if target is None else id(target[0])
+        for key in map(id, node.targets()):
             if key in self.uses:
                 self.uses[key] -= 1
                 if not self.uses[key] and key in self.leaves:
@@ -292,7 +296,7 @@ class Pass:
                 node = stack.pop()
                 if id(node) not in self._reached:
                     self._reached.add(id(node))
-                    targets = [edge[0] for edge in node.edges if edge is not None]
+                    targets = node.targets()
                     self._reached.update(id(t) for t in targets if isinstance(t, Tensor))
                     stack += [t for t in targets if isinstance(t, Node)]
         return id(key) in self._reached
@@ -400,14 +404,6 @@ def fit(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
     return grad
 
 
-def described(edge: tuple) -> tuple:
-    """The shape and NumPy dtype of the tensor where a gradient goes."""
-    target, index = edge
-    if isinstance(target, Node):
-        return target.outs[index]
-    return target._array.shape, target._array.dtype
-
-
 def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
     """The gradient after all hooks, in order."""
     for hook in list(hooks.values()):
@@ -440,19 +436,17 @@ def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set]:
     while stack:
         node = stack.pop()
         order.append(node)
-        for target in node.edges:
-            if target is not None and isinstance(target[0], Node) and target[0] not in seen:
-                seen.add(target[0])
-                stack.append(target[0])
+        for target in node.targets():
+            if isinstance(target, Node) and target not in seen:
+                seen.add(target)
+                stack.append(target)
     below: set[Node] = set()
     needed: set[Node] = set()
     for node in sorted(order, key=lambda n: n.number):
-        for target in node.edges:
-            if target is None:
-                continue
-            if target[0] in needed if isinstance(target[0], Node) else id(target[0]) in wanted:
+        for target in node.targets():
+            if target in needed if isinstance(target, Node) else id(target) in wanted:
                 below.add(node)
-        if node in below or any((node, i) in wanted for i in range(len(node.outs))):
+        if node in below or any((node, i) in wanted for i in range(1 + len(node.more))):
             needed.add(node)
     return below, needed
 
@@ -463,14 +457,12 @@ def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:
     seen = set(roots)
     stack = list(seen)
     while stack:
-        for target in stack.pop().edges:
-            if target is None:
-                continue
-            if id(target[0]) in leaves:
-                counts[id(target[0])] = counts.get(id(target[0]), 0) + 1
-            elif isinstance(target[0], Node) and target[0] not in seen:
-                seen.add(target[0])
-                stack.append(target[0])
+        for target in stack.pop().targets():
+            if id(target) in leaves:
+                counts[id(target)] = counts.get(id(target), 0) + 1
+            elif isinstance(target, Node) and target not in seen:
+                seen.add(target)
+                stack.append(target)
     return counts
 
 
@@ -488,7 +480,7 @@ def _at(edge: GradientEdge) -> Tensor:
     node, index = edge
     if isinstance(node, AccumulateGrad):
         return node.variable
-    shape, dtype = node.outs[index]
+    shape, dtype = described((node, index))
     return attach(wrap(np.broadcast_to(np.zeros((), dtype), shape)), node, index)
 
 

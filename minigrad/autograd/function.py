@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd.mode import batching, mode, no_grad
-from minigrad.autograd.node import Node, alias, attach, edge, named
+from minigrad.autograd.node import Node, alias, attach, described, edge, named
 from minigrad.backends import array_module
 from minigrad.tensor import Tensor, wrap
 
@@ -94,14 +94,12 @@ class FunctionNode(Node):
 
     def _checked(self, i: int, grad: Any) -> Tensor | None:
         """One gradient, checked; copied, because the function may store it."""
-        target = self.edges[i]
-        if target is None or grad is None:
+        edge = self.edges[i]
+        if edge is None or grad is None:
             return None
         if not isinstance(grad, Tensor):
             raise RuntimeError(f"{self.name()}: expected gradient {i} to be a tensor, got {grad!r}")
-        leaf = isinstance(target[0], Tensor)
-        shape = target[0]._array.shape if leaf else target[0].outs[target[1]][0]
-        found = grad._array.shape
+        shape, found = described(edge)[0], grad._array.shape
         if found != shape and not _expanded(shape, found):
             raise RuntimeError(
                 f"Function {self.name()} returned an invalid gradient at index {i} - got "
@@ -192,7 +190,7 @@ def _record(
     """Make the outputs those of a new node; an input that is returned unchanged becomes an
     alias."""
     name = getattr(function, "grad_name", f"{function.__name__}Backward")
-    node = named(FunctionNode, name)(edges, tuple([_description(o) for o in outputs]))
+    node = named(FunctionNode, name)(edges, tuple([_description(o) for o in outputs or (None,)]))
     node.function, node.ctx = function, ctx
     numbers: dict[int, int] = {}
     linked = []

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from minigrad._names import namespace
 from minigrad.autograd import mode as modes
 from minigrad.autograd.mode import mode
-from minigrad.autograd.node import AccumulateGrad, Node, edge
+from minigrad.autograd.node import Node, edge, shown, split
 from minigrad.tensor import Tensor
 from minigrad.utils.hooks import Hooks, RemovableHandle
 
@@ -41,8 +41,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     if found is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
                            "require gradients")  # fmt: skip
-    node, index = found
-    return GradientEdge(AccumulateGrad(node) if isinstance(node, Tensor) else node.shown(), index)
+    return GradientEdge(*shown(*split(found)))
 
 
 def increment_version(tensor: Tensor | tuple[Tensor, ...]) -> None:

@@ -9,8 +9,8 @@ enters the graph: for subclasses of `Op` and for the lines of the pointwise tabl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count, repeat
 from typing import Any, ClassVar, Self
 
 from kernels import dispatch
@@ -33,14 +33,17 @@ USED_TWICE = (
     "graph a second time or if you need to access saved tensors after calling backward."
 )
 
+UNCHANGED = repeat(0)  # versions of saved tensors, however many
 BEFORE, AFTER = -1, -2  # where hooks of a whole node are among those of its outputs
 
 
 class Node:
     """One recorded operation.
 
-    edges: per input, where its gradient goes: (node, output index), (leaf tensor, 0), or None.
-    outs: per output, (shape, NumPy dtype); gradients are summed and cast to these.
+    edges: per input, where its gradient goes: a node, of which it is output 0; (node, output
+        index) for its other outputs; a leaf tensor; or None.
+    shape, dtype: of output 0, a NumPy dtype; gradients are summed and cast to these.
+    more: the same of the other outputs, as pairs.
     number: creation order. An input's node always has a smaller number than the node itself,
         so the backward pass can use a heap instead of a search.
     saved, versions: tensors saved for backward and their version counters at that time; `saved`
@@ -48,9 +51,13 @@ class Node:
     hooks: per output index, functions that get (and may replace) the gradient; those at BEFORE get
         the gradients of all outputs, those at AFTER what `backward` has made of them, too.
     retained: per output index, a weak reference to a tensor with `retain_grad()`.
+
+    Objects that Python's garbage collector looks at cost time as long as the graph is there, so a
+    node has few of them: no pair where one value will do, no list of zeros.
     """
 
-    __slots__ = ("__weakref__", "edges", "hooks", "number", "outs", "retained", "saved", "versions")
+    __slots__ = ("__weakref__", "dtype", "edges", "hooks", "more", "number", "retained", "saved",
+                 "shape", "versions")  # fmt: skip
 
     opaque = False  # whether it does more than operations: the program's functions, a replay
     titled = False  # whether the class is there for its name (`named`)
@@ -58,14 +65,24 @@ class Node:
 
     def __init__(self, edges: tuple, outs: tuple) -> None:
         self.edges = edges
-        self.outs = outs
+        self.shape, self.dtype = outs[0]
+        self.more = outs[1:]
         self.number = next_number()
         self.saved: tuple | None = ()
-        self.versions: Sequence[int] = ()
+        self.versions: Iterable[int] = UNCHANGED
         self.hooks: dict[int, Hooks] | None = None
         self.retained: dict[int, Any] | None = None
         if unusual and mode.anomaly:
             remember(self)
+
+    @property
+    def outs(self) -> tuple:
+        """Per output, (shape, NumPy dtype)."""
+        return ((self.shape, self.dtype), *self.more)
+
+    def targets(self) -> list:
+        """The nodes and leaves where the gradients of the inputs go."""
+        return [e[0] if type(e) is tuple else e for e in self.edges if e is not None]
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs from those of the outputs."""
@@ -85,7 +102,7 @@ class Node:
                 ]
             )
         self.saved = tensors
-        self.versions = tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
+        self.versions = _versions(tensors)
 
     def unpack(self) -> tuple:
         """The saved tensors; RuntimeError if they were freed or changed in place since."""
@@ -138,17 +155,10 @@ class Node:
         """Per input (node, output index), with an `AccumulateGrad` for a leaf. For a loss that is
         one node in torch and here the reduction of another one: the inputs of that."""
         edges = self.edges
-        inner = edges[0][0] if len(edges) == 1 and edges[0] is not None else None
+        inner = split(edges[0])[0] if len(edges) == 1 else None
         if isinstance(inner, Node) and inner.name() in _TERMS:
             edges = inner.edges
-        return tuple(
-            (None, 0)
-            if edge is None
-            else (AccumulateGrad(edge[0]), 0)
-            if isinstance(edge[0], Tensor)
-            else (edge[0].shown(), edge[1])
-            for edge in edges
-        )
+        return tuple([shown(*split(edge)) for edge in edges])
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node has run; a tuple that it returns
@@ -237,7 +247,7 @@ class Packed:
             )
         if self.source is None or not mode.enabled:
             return found
-        node, index = self.source
+        node, index = split(self.source)
         if isinstance(node, Tensor):
             node, index = identity(node), 0
         return attach(alias(found), node, index)
@@ -291,23 +301,45 @@ def _changed_in_place(tensor: Tensor, version: int) -> str:
     )
 
 
-def edge(tensor: Tensor) -> tuple | None:
-    """Where the gradient of a tensor goes."""
+def edge(tensor: Tensor) -> Node | tuple | Tensor | None:
+    """Where the gradient of a tensor goes: one of `Node.edges`."""
     if not tensor._requires_grad:
         return None
     node = tensor._node
-    return (tensor, 0) if node is None else (node, tensor._index)
+    if node is None:
+        return tensor
+    return (node, tensor._index) if tensor._index else node
+
+
+def split(edge: Node | tuple | Tensor | None) -> tuple[Any, int]:
+    """(node, leaf or None; output index) of an edge."""
+    return edge if isinstance(edge, tuple) else (edge, 0)
+
+
+def shown(target: Node | Tensor | None, index: int) -> tuple:
+    """The two parts of an edge as programs get them."""
+    if target is None:
+        return None, 0
+    return AccumulateGrad(target) if isinstance(target, Tensor) else target.shown(), index
+
+
+def described(edge: Node | tuple | Tensor) -> tuple:
+    """The shape and NumPy dtype of the tensor where a gradient goes."""
+    target, index = split(edge)
+    if isinstance(target, Tensor):
+        return target._array.shape, target._array.dtype
+    return target.more[index - 1] if index else (target.shape, target.dtype)
 
 
 def edges_of(inputs: Sequence) -> tuple[tuple, int]:
     """The edges of a node with these inputs (what is no tensor has none), and which of the inputs
     require a gradient, as bits."""
-    edges: list[tuple | None] = []
+    edges: list[Any] = []
     needs, bit = 0, 1
     for t in inputs:
         if isinstance(t, Tensor) and (t._requires_grad if t._view is None else t.requires_grad):
-            node = t._node
-            edges.append((t, 0) if node is None else (node, t._index))
+            node = t._node  # and as `edge`, in less time
+            edges.append(t if node is None else (node, t._index) if t._index else node)
             needs += bit
         else:
             edges.append(None)
@@ -396,11 +428,8 @@ class OpNode(Node):
     def without_data(self) -> list[Tensor | None]:
         """The gradients of inputs on the device meta, which have their shapes and dtypes."""
         found: list[Tensor | None] = []
-        for target, index in (edge or (None, 0) for edge in self.edges):
-            if isinstance(target, Tensor):
-                found.append(wrap(MetaArray(target._array.shape, target._array.dtype)))
-            else:
-                found.append(None if target is None else wrap(MetaArray(*target.outs[index])))
+        for edge in self.edges:
+            found.append(None if edge is None else wrap(MetaArray(*described(edge))))
         return found
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
@@ -436,6 +465,11 @@ def titled(tensor: Tensor, name: str) -> Tensor:
     return tensor
 
 
+def _versions(tensors: tuple) -> tuple[int, ...]:
+    """Of tensors, or None, or Python scalars."""
+    return tuple([t._counter[0] if isinstance(t, Tensor) else 0 for t in tensors])
+
+
 def attach(tensor: Tensor, node: Node, index: int) -> Tensor:
     """Make a tensor an output of a node."""
     tensor._requires_grad = True
@@ -454,19 +488,20 @@ def record(node: OpNode, edges: tuple, saved: tuple, outputs: tuple) -> None:
     first = outputs[0]
     array = first._array
     node.edges = edges  # from here on as `Node.__init__` does, in less time
-    node.outs = ((array.shape, array.dtype),)
+    node.shape, node.dtype, node.more = array.shape, array.dtype, ()
     node.number = next_number()
     node.hooks = node.retained = None
     for i in node.outputs:
         output = outputs[i]
         saved += (wrap(output) if i and not isinstance(output, Tensor) else alias(output),)
-    versions = []  # a loop: in Python 3.11 a comprehension is a call
-    for t in saved:
-        versions.append(t._counter[0] if isinstance(t, Tensor) else 0)
     node.saved = saved
-    node.versions = versions
-    if inferred and -1 in versions:
-        raise RuntimeError(INFERENCE_SAVED)
+    node.versions = UNCHANGED
+    for t in saved:
+        if isinstance(t, Tensor) and t._counter[0]:
+            node.versions = versions = _versions(saved)
+            if inferred and -1 in versions:
+                raise RuntimeError(INFERENCE_SAVED)
+            break
     if unusual:
         if mode.anomaly:
             remember(node)
@@ -601,5 +636,6 @@ class Op:
         for t in inputs:
             shapes.append(None if t is None else t._array.shape)
         node = new(OpNode)
-        node.op, node.attrs, node.outputs, node.shapes = cls, attrs, cls.saves_outputs, shapes
+        node.op, node.attrs, node.outputs = cls, attrs, cls.saves_outputs
+        node.shapes = tuple(shapes)
         record(node, edges, saved, outputs)

@@ -174,10 +174,13 @@ def _arrays(values: Iterable[Any]) -> Iterator[Any]:
         if isinstance(value, list | tuple):
             yield from _arrays(value)
         else:
-            own = getattr(value, "__dict__", _NO_TENSOR)
+            own = _attributes(value)
             if "_elements" in own:  # of a sparse tensor
-                own = vars(own["_elements"])
+                own = _attributes(own["_elements"])
             yield own.get("_array")
 
 
-_NO_TENSOR: dict[str, Any] = {}
+def _attributes(value: Any) -> dict[str, Any]:
+    """All that a tensor has, a `Parameter` too (`minigrad.tensor.every_attribute`)."""
+    tensor = CLASSES[0]
+    return vars(tensor)["__dict__"].__get__(value) if isinstance(value, tensor) else {}

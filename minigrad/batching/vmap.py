@@ -16,7 +16,7 @@ from minigrad.batching.arrays import BatchedArray, levels_of
 from minigrad.batching.levels import DRAWN, Enter, Exit, Level, Refused
 from minigrad.ops.storage import MAPPED, UntypedStorage
 from minigrad.random import get_rng_state, set_rng_state
-from minigrad.tensor import Tensor, functions, normalize_dim
+from minigrad.tensor import Tensor, every_attribute, functions, normalize_dim
 from minigrad.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -93,7 +93,7 @@ def _can_be_batched(flat: list, dims: list) -> bool:
     """Whether the elements are on the CPU, and nobody writes down what is computed."""
     if mode.recorder is not None or mode.observer is not None:
         return False
-    arrays = [vars(x).get("_array") for x, d in zip(flat, dims) if d is not None]
+    arrays = [every_attribute(x).get("_array") for x, d in zip(flat, dims) if d is not None]
     return all(type(array) in (np.ndarray, BatchedArray) for array in arrays)
 
 
@@ -129,7 +129,7 @@ def _one_by_one(
     results, before = [], get_rng_state()
     if not size:  # what it returns for zeros has the shape that the results would have
         results = [call([x if d is None else _zeros(x, d) for x, d in zip(flat, dims)])]
-    arrays = [vars(x).get("_array") for x, d in zip(flat, dims) if d is not None]
+    arrays = [every_attribute(x).get("_array") for x, d in zip(flat, dims) if d is not None]
     outer = len(MAPPED)
     MAPPED.extend([UntypedStorage(a) for a in arrays if a is not None and not is_batched(a)])
     try:

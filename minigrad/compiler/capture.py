@@ -262,16 +262,14 @@ def _leaves_below(roots: list[Node], ends: dict[Node, Tensor]) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     seen, stack = set(roots), list(roots)
     while stack:
-        for target in stack.pop().edges:
-            if target is None:
-                continue
-            if isinstance(target[0], Tensor):
-                found[id(target[0])] = target[0]
-            elif target[0] in ends:
-                found[id(ends[target[0]])] = ends[target[0]]
-            elif target[0] not in seen:
-                seen.add(target[0])
-                stack.append(target[0])
+        for target in stack.pop().targets():
+            if isinstance(target, Tensor):
+                found[id(target)] = target
+            elif target in ends:
+                found[id(ends[target])] = ends[target]
+            elif target not in seen:
+                seen.add(target)
+                stack.append(target)
     return list(found.values())
 
 

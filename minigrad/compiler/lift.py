@@ -28,8 +28,7 @@ from minigrad.compiler.places import (
     sharing,
     view,
 )
-from minigrad.nn.parameter import every_attribute
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, every_attribute
 
 
 class Lifted:

@@ -33,7 +33,7 @@ def _pool(where: Any) -> Any:
 def _of_live_tensors() -> int:
     """The bytes of the memory behind all tensors on the CPU, each counted once."""
     from minigrad.compiler.lift import all_tensors
-    from minigrad.nn.parameter import every_attribute
+    from minigrad.tensor import every_attribute
 
     roots = {}
     for found in all_tensors():

@@ -10,9 +10,8 @@ import minigrad
 from minigrad._foreign import conversion
 from minigrad._names import kind, namespace
 from minigrad.overrides import disabled
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, every_attribute
 
-every_attribute = vars(Tensor)["__dict__"].__get__  # of any tensor, the engine's too
 _ENGINES = frozenset(
     "_array _counter _requires_grad _grad _node _index _view _hooks _accumulate_hooks".split()
 )

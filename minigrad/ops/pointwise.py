@@ -265,7 +265,7 @@ class Pointwise:
         args: tensors that broadcast together, or numbers. params: the line's parameters.
         """
         arrays: list[Any] = []
-        edges: list[tuple | None] = []  # and `needs`, as `edges_of` gives them, if it is recorded
+        edges: list[Any] = []  # and `needs`, as `edges_of` gives them, if it is recorded
         needs, bit, enabled = 0, 1, mode.enabled
         for a in args:
             if isinstance(a, Tensor):
@@ -274,7 +274,7 @@ class Pointwise:
                     continue
                 if a._requires_grad if a._view is None else a.requires_grad:
                     node = a._node
-                    edges.append((a, 0) if node is None else (node, a._index))
+                    edges.append(a if node is None else (node, a._index) if a._index else node)
                     needs += bit
                 else:
                     edges.append(None)

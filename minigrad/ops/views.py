@@ -205,17 +205,17 @@ _FULL = slice(None)
 class Parts(Node):
     """Views of a tensor that lie side by side along a dimension: so do their gradients.
 
-    places: per view, the index and its (operation, attributes). stacked: whether the views are
-    without that dimension.
+    places: per view, the index and its (operation, attributes). whole: the shape of the tensor.
+    stacked: whether the views are without that dimension.
     """
 
-    __slots__ = ("dim", "places", "shape", "stacked", "title")
+    __slots__ = ("dim", "places", "stacked", "title", "whole")
 
     dim: int
     places: list
-    shape: tuple[int, ...]
     stacked: bool
     title: str
+    whole: tuple[int, ...]
 
     def name(self) -> str:
         return self.title
@@ -223,7 +223,7 @@ class Parts(Node):
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         given = [(link[1], g) for (_, link), g in zip(self.places, grads) if g is not None]
         if len(given) == 1 or (len(given) < 8 < len(grads) // len(given)):  # few of many
-            apply, shape = ZerosExceptView.apply, self.shape
+            apply, shape = ZerosExceptView.apply, self.whole
             few = [apply(g, view=Slice, attrs=attrs, shape=shape) for attrs, g in given]
             return (functools.reduce(operator.add, few),)
         make = array_module(given[0][1]._array).zeros
@@ -245,24 +245,20 @@ def parts(
         places = _places(dim, tuple(lengths))
     if unusual and mode.observer is not None:  # which is told of each operation
         return tuple([op.apply(x, **attrs) for _, (op, attrs) in places])
-    node: Any = None
-    if needs and mode.enabled:
-        node = Parts((edge(x),), ())
-        node.dim, node.shape, node.title, node.stacked = dim, array.shape, title, lengths is None
-        node.places = places
-    views, outs = [], list[tuple]()
+    views = []
     for index, link in places:
         part = array[index]
         made = _view(x, part, link, needs)
         view: Any = made._view
         if not (alone or view.untracked):
             view.untracked = SEVERAL
-        if node is not None:
-            attach(made, node, len(outs))
-            outs.append((part.shape, part.dtype))
         views.append(made)
-    if node is not None:
-        node.outs = tuple(outs)
+    if needs and mode.enabled and views:
+        node = Parts((edge(x),), tuple([(v._array.shape, array.dtype) for v in views]))
+        node.dim, node.whole, node.title, node.stacked = dim, array.shape, title, lengths is None
+        node.places = places
+        for i, made in enumerate(views):
+            attach(made, node, i)
     return tuple(views)
 
 

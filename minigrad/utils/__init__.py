@@ -30,7 +30,7 @@ def swap_tensors(t1: _Any, t2: _Any) -> None:
     """Exchange two tensors: every reference to the one then shows class, memory, gradient and
     attributes of the other. RuntimeError if one has a weak reference, which would be to the
     wrong tensor."""
-    from minigrad.nn.parameter import every_attribute  # tensors need hooks, which are here
+    from minigrad.tensor import every_attribute  # tensors need hooks, which are here
 
     for name, given in (("t1", t1), ("t2", t2)):
         if _weakref.getweakrefs(given):

@@ -81,7 +81,7 @@ def test_memory_counted_is_memory_held():
                 while isinstance(array.base, np.ndarray):
                     array = array.base
                 arrays[id(array)] = array.nbytes
-        nodes += [edge[0] for edge in node.edges if edge and not hasattr(edge[0], "_array")]
+        nodes += [target for target in node.targets() if not hasattr(target, "_array")]
     target, result = 8 * 8, 4  # int64 classes; the loss, which is alive but not saved
     assert sum(arrays.values()) - target == step.activations - result
 

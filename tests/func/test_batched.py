@@ -10,6 +10,7 @@ import pytest
 
 import minigrad
 from minigrad import func
+from minigrad.backends.current import _arrays
 from minigrad.batching.arrays import RULES
 from minigrad.utils._pytree import tree_leaves
 from tests.engine.samples_more import ALL as SAMPLES
@@ -239,3 +240,22 @@ def test_an_ensemble_as_its_models(rng, at_once):
         (own**2).sum().backward()
         for name, p in model.named_parameters():
             np.testing.assert_allclose(parameters[name].grad[i], p.grad, rtol=1e-7, atol=1e-9)
+
+
+def test_parameters_are_mapped_at_once(rng, at_once):
+    """`vars` of a `Parameter` does not show its array, by which `vmap` knows that it can batch."""
+    weight = minigrad.nn.Parameter(minigrad.from_numpy(rng.standard_normal((3, 4, 5))))
+    x = minigrad.from_numpy(rng.standard_normal(5))
+    found = at_once(func.vmap(lambda w: w @ x), weight)
+    np.testing.assert_allclose(found.detach(), weight.detach().numpy() @ x.numpy())
+    found.sum().backward()
+    assert weight.grad.shape == weight.shape
+
+
+def test_the_gpu_of_a_parameter_is_known():
+    """Functions of tensors run on the GPU of the arrays of their arguments."""
+    weight, plain = minigrad.nn.Parameter(minigrad.ones(2)), minigrad.zeros(3)
+    sparse = minigrad.eye(2).to_sparse()
+    found = list(_arrays(([weight, None], plain, 2.0, sparse)))
+    assert found[0] is weight._array and found[2] is plain._array
+    assert found[1] is found[3] is None and found[4] is not None
