@@ -221,11 +221,12 @@ def _matmul(writer: Writer, call: Call) -> str:
 
 @mapping("Linear")
 def _linear(writer: Writer, call: Call) -> str:
-    x, weight, bias = _names(writer, call)
+    x, weight, *bias = [name for name in _names(writer, call) if name]
     if call.inputs[0].array.ndim == 2:
-        return writer.node("Gemm", x, weight, bias, transB=1)
+        return writer.node("Gemm", x, weight, *bias, transB=1)
     turned = writer.node("Transpose", weight, perm=[1, 0])
-    return writer.node("Add", writer.node("MatMul", x, turned), bias)
+    product = writer.node("MatMul", x, turned)
+    return writer.node("Add", product, *bias) if bias else product
 
 
 def _geometry(attrs: dict) -> dict[str, Any]:

@@ -109,10 +109,11 @@ class MatMul(Op):
             g = _reshaped(g, (rows[0], columns[1]))
             x = _reshaped(_slope(ctx, 0, g, transposed(b)), m) if ctx.needs[0] else None
             return x, _reshaped(_slope(ctx, 1, transposed(a), g), n) if ctx.needs[1] else None
-        return (
-            _slope(ctx, 0, g, transposed(b)) if ctx.needs[0] else None,
-            _slope(ctx, 1, transposed(a), g) if ctx.needs[1] else None,
-        )
+        x = _slope(ctx, 0, g, transposed(b)) if ctx.needs[0] else None
+        if len(m) > 2 == len(n) and ctx.needs[1]:  # one product of all rows instead of a batch
+            rows = math.prod(m[:-1])
+            a, g = _reshaped(a, (rows, m[-1])), _reshaped(g, (rows, n[-1]))
+        return x, _slope(ctx, 1, transposed(a), g) if ctx.needs[1] else None
 
 
 def _matrices(a: Any, b: Any) -> tuple[Any, Any, tuple]:
@@ -146,14 +147,14 @@ def transposed(x: Tensor) -> Tensor:
 
 
 class Linear(Op):
-    """x (..., k) @ weight (n, k).T + bias (n,), as one kernel."""
+    """x (..., k) @ weight (n, k).T + bias (n,), or without a bias, as one kernel."""
 
     grad_name = "AddmmBackward0"
     bilinear = True
 
     @staticmethod
-    def rule(x: Tensor, weight: Tensor, bias: Tensor) -> None:
-        if not x._array.dtype == weight._array.dtype == bias._array.dtype:
+    def rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        if bias is not None and not x._array.dtype == weight._array.dtype == bias._array.dtype:
             _check_addmm(bias, x, weight)
         _same_dtype(x, weight)
         (*rows, k), (n, features) = x._array.shape, weight._array.shape
@@ -162,7 +163,7 @@ class Linear(Op):
             raise RuntimeError(
                 f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {features}x{n})"
             )
-        if bias._array.shape != (n,):
+        if bias is not None and bias._array.shape != (n,):
             raise RuntimeError(
                 f"linear: expected a bias of shape [{n}] for a weight of shape "
                 f"{list(weight.shape)}, got {list(bias.shape)}"
@@ -236,14 +237,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: expected input (..., in_features) and weight (out_features, in_features), "
             f"got {list(shape)} and {list(weight.shape)}"
         )
-    if bias is not None and len(shape) > 1 and input._array.dtype.kind != "c":
-        return Linear.apply(input, weight, bias)
     if input._array.dtype.kind == "c":
         out = matmul(input, weight.t())
         return out if bias is None else out + bias
-    flat = input if len(shape) == 2 else input.reshape(-1, shape[-1])
-    out = MatMul.apply(flat, weight.t()) if bias is None else Linear.apply(flat, weight, bias)
-    return out if len(shape) == 2 else unshared(out.reshape(*shape[:-1], weight._array.shape[0]))
+    if len(shape) == 1:
+        return unshared(linear(input.reshape(1, *shape), weight, bias).reshape(-1))
+    out = Linear.apply(input, weight, bias)
+    if bias is None:
+        titled(out, "MmBackward0" if len(shape) == 2 else "UnsafeViewBackward0")
+    return out
 
 
 @export()
@@ -264,12 +266,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return unshared(MatMul.apply(input.unsqueeze(0), other).squeeze(-2))
     if b == 1:
         return unshared(matmul(input, other.unsqueeze(-1)).squeeze(-1))
-    if a > 2 and b == 2:  # one product of all rows instead of a batch
-        shape = input._array.shape
-        MatMul.rule(input, other)
-        flat = MatMul.apply(input.reshape(math.prod(shape[:-1]), shape[-1]), other)
-        return unshared(flat.reshape(*shape[:-1], other._array.shape[-1]))
-    return MatMul.apply(input, other)
+    out = MatMul.apply(input, other)
+    return titled(out, "UnsafeViewBackward0") if a > 2 and b == 2 else out
 
 
 def _operator(self: Tensor, other: Tensor) -> Tensor:
