@@ -140,10 +140,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         _check_position(self._array.shape, index, 0)
         return viewed(Select, self, self._array[index, ...], {"index": (index,)})
-    if type(index) is slice:
-        index = (index,)
-    if _is_plain(self._array.shape, index):
-        return of_parts(index).apply(self, index=index)
+    plain = _plain(self._array.shape, index)
+    if plain is not None:
+        return of_parts(plain).apply(self, index=plain)
     on_cpu = type(self._array) is np.ndarray and mode.recorder is None
     on_cpu = on_cpu and self._array.dtype.kind != "c"  # whose indices no launcher checks
     arrays = _index_arrays(index) if on_cpu else None
@@ -265,24 +264,50 @@ def _wrong(text: str, wrong: int) -> IndexError:
     return IndexError(f"index {wrong} {text}")
 
 
-def _is_plain(shape: tuple, index: Any) -> bool:
-    """Whether an index is a tuple of integers and slices that needs no checks and no conversion."""
-    if type(index) is not tuple or len(index) > len(shape):
-        return False
-    for n, part in zip(shape, index):
-        if type(part) is int:
-            if not -n <= part < n:
-                return False
-        elif (
-            type(part) is not slice
-            or part.step is not None
-            or type(part.start) not in _ENDS
-            or type(part.stop) not in _ENDS
-        ):
-            return False
-    return True
+def _plain(shape: tuple, index: Any) -> tuple | None:
+    """An index of integers, slices, None and one `...` as a tuple without `...`, as `parse` gives
+    it, in less time; None for what has other parts or is wrong."""
+    if type(index) is not tuple:
+        if type(index) not in _ALONE:
+            return None
+        index = (index,)
+    dim, ndim = 0, len(shape)
+    for place, part in enumerate(index):
+        kind = type(part)
+        if kind is slice:
+            step = part.step
+            if type(part.start) not in _ENDS or type(part.stop) not in _ENDS:
+                return None
+            if step is not None and (type(step) is not int or step < 1):
+                return None
+        elif kind is int:
+            if dim < ndim and not -shape[dim] <= part < shape[dim]:
+                return None
+        elif part is None:
+            continue
+        else:
+            return _with_ellipsis(shape[dim:], index, place) if part is ... else None
+        dim += 1
+    return index if dim <= ndim else None
 
 
+def _with_ellipsis(shape: tuple, index: tuple, place: int) -> tuple | None:
+    """The same for an index with `...` at a place, before which there is nothing wrong; shape: of
+    the dimensions from there."""
+    rest, count = index[place + 1 :], 0
+    for part in rest:
+        if part is ...:
+            return None
+        count += part is not None
+    if count > len(shape):
+        return None
+    tail = _plain(shape[len(shape) - count :], rest)
+    if not tail:
+        return None if tail is None else index[:place]
+    return (*index[:place], *(_ALL,) * (len(shape) - count), *tail)
+
+
+_ALONE = (slice, type(None), type(...))
 _ENDS = (int, type(None))
 
 
@@ -295,8 +320,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if _written(self, index, value):
         return
     tensors: list = []
-    basic = (index,) if type(index) in (int, slice) else index
-    if not _is_plain(self._array.shape, basic):
+    basic: Any = _plain(self._array.shape, (index,) if type(index) is int else index)
+    if basic is None:
         basic, tensors = parse(self, index)
     target = Slice.apply(self, index=basic) if basic or not tensors else self
     check_writable(target)
