@@ -23,16 +23,27 @@ def replay(chain: tuple, base: Tensor) -> Tensor:
 class View:
     """How a tensor that shares memory with `base` is computed from it.
 
-    chain: the (operation, attributes) pairs from the base to the view.
+    before, op, attrs: the (operation, attributes) pairs from the base to the last view but this
+        one, and the pair from there to this one.
     version: the version counter for which the node of the view is valid.
     untracked: "no_grad" or "inference_mode" if made in such a block from a tensor that requires a
         gradient, SEVERAL if made beside others by `split` or `unbind`, else "".
     """
 
-    __slots__ = ("base", "chain", "untracked", "version")
+    __slots__ = ("attrs", "base", "before", "op", "untracked", "version")
 
     def __init__(self, base: Tensor, chain: tuple, version: int, untracked: str) -> None:
         self.base, self.chain, self.version, self.untracked = base, chain, version, untracked
+
+    @property
+    def chain(self) -> tuple:
+        """The (operation, attributes) pairs from the base to the view."""
+        return (*self.before, (self.op, self.attrs))
+
+    @chain.setter
+    def chain(self, pairs: tuple) -> None:
+        *before, (self.op, self.attrs) = pairs
+        self.before = tuple(before)
 
     def settle(self, tensor: Tensor) -> None:
         """Where the base has got another shape in place since, its storage alone tells where the

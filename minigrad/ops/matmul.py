@@ -18,7 +18,7 @@ from minigrad.backends import array_module, is_batched
 from minigrad.backends.current import Found
 from minigrad.ops.former import numbers_first
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, is_narrow, rounded_once
-from minigrad.ops.views import Diagonal, ZerosExceptView, unshared
+from minigrad.ops.views import Diagonal, ZerosExceptView, reshaped, unshared
 from minigrad.overrides import operator_of_other
 from minigrad.tensor import Tensor, export, functions, normalize_dim, wrap
 
@@ -104,15 +104,15 @@ class MatMul(Op):
         m, n = ctx.shapes
         if min(len(m), len(n)) == 1:  # as matrices
             rows, columns = (1, *m)[-2:], (*n, 1)[:2]
-            a = a if a is None else _reshaped(a, rows)
-            b = b if b is None else _reshaped(b, columns)
-            g = _reshaped(g, (rows[0], columns[1]))
-            x = _reshaped(_slope(ctx, 0, g, transposed(b)), m) if ctx.needs[0] else None
-            return x, _reshaped(_slope(ctx, 1, transposed(a), g), n) if ctx.needs[1] else None
+            a = a if a is None else reshaped(a, rows)
+            b = b if b is None else reshaped(b, columns)
+            g = reshaped(g, (rows[0], columns[1]))
+            x = reshaped(_slope(ctx, 0, g, transposed(b)), m) if ctx.needs[0] else None
+            return x, reshaped(_slope(ctx, 1, transposed(a), g), n) if ctx.needs[1] else None
         x = _slope(ctx, 0, g, transposed(b)) if ctx.needs[0] else None
         if len(m) > 2 == len(n) and ctx.needs[1]:  # one product of all rows instead of a batch
             rows = math.prod(m[:-1])
-            a, g = _reshaped(a, (rows, m[-1])), _reshaped(g, (rows, n[-1]))
+            a, g = reshaped(a, (rows, m[-1])), reshaped(g, (rows, n[-1]))
         return x, _slope(ctx, 1, transposed(a), g) if ctx.needs[1] else None
 
 
@@ -120,11 +120,6 @@ def _matrices(a: Any, b: Any) -> tuple[Any, Any, tuple]:
     """Factors, of which one is a vector or both are, as matrices, and the shape of the product."""
     x, y = a[None] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
     return x, y, a.shape[:-1] + b.shape[1:]
-
-
-def _reshaped(x: Tensor, shape: tuple) -> Tensor:
-    """x in a shape; without a view record if nothing is recorded."""
-    return x.reshape(shape) if mode.enabled else wrap(x._array.reshape(shape))
 
 
 def _is_recorded(x: Any) -> bool:

@@ -21,7 +21,7 @@ from minigrad import _pinned
 from minigrad._meta import MetaArray
 from minigrad._view import SEVERAL, View
 from minigrad.autograd.mode import mode, unusual
-from minigrad.autograd.node import Node, Op, attach, edge
+from minigrad.autograd.node import Node, Op, OpNode, attach, edge, record
 from minigrad.backends import array_module
 from minigrad.backends.current import Found
 from minigrad.devices import device, move_array
@@ -42,30 +42,54 @@ class ViewOp(Op):
 def viewed(op: type[ViewOp], x: Tensor, array: Any, attrs: dict) -> Tensor:
     """`op.apply(x, **attrs)`, of which the array has been made."""
     needs = x._requires_grad if x._view is None else x.requires_grad
-    out = _view(x, array, (op, attrs), needs)
+    out = _view(x, array, op, attrs, needs)
     if unusual and mode.observer is not None:
         mode.observer(op, (x,), attrs, (out,))
     if needs and mode.enabled:
-        op.record((x,), attrs, (edge(x),), (out,))
+        if op.of_storage:
+            op.record((x,), attrs, (edge(x),), (out,))
+            return out
+        node: Any = _new(OpNode)  # as `Op.record` does, in less time
+        node.op, node.attrs, node.outputs, node.shapes = op, attrs, (), (x._array.shape,)
+        record(node, (edge(x),), (), (out,))
     return out
 
 
-def _view(x: Tensor, array: Any, link: tuple, needs: bool) -> Tensor:
-    """A tensor of `array`, which is a view of that of x by one (operation, attributes)."""
+def _view(x: Tensor, array: Any, op: type[ViewOp], attrs: dict, needs: bool) -> Tensor:
+    """A tensor of `array`, which is a view of that of x by one operation."""
     out, view = _new(Tensor), _new(View)
     out._array, out._view = array, view
     out._counter = counter = x._counter
-    view.version = counter[0]
+    view.op, view.attrs, view.version = op, attrs, counter[0]
     parent = x._view
     if parent is None:
-        view.base, view.chain, view.untracked = x, (link,), ""
+        view.base, view.before, view.untracked = x, (), ""
     else:
-        view.base, view.chain = parent.base, (*parent.chain, link)
+        view.base, view.before = parent.base, parent.chain
         view.untracked = parent.untracked
     if needs and not mode.enabled:
         out._requires_grad = view.base._requires_grad  # a leaf that does where its base does
         view.untracked = "inference_mode" if mode.inference else "no_grad"
     return out
+
+
+def turned(op: type[ViewOp], g: Tensor, **attrs: Any) -> Tensor:
+    """`op.apply(g, **attrs)` of a gradient; without what a view knows, if nothing is recorded."""
+    if mode.enabled or unusual:
+        return op.apply(g, **attrs)
+    return wrap(op.forward(g._array, **attrs))
+
+
+def reshaped(g: Tensor, shape: tuple) -> Tensor:
+    """The same of `g.reshape(shape)`, with as many elements."""
+    array = g._array
+    plain = type(array) is np.ndarray and (array.size < _FEW_ELEMENTS or array.flags.c_contiguous)
+    if mode.enabled or unusual or not plain:
+        return g.reshape(shape)
+    return wrap(array.reshape(shape))
+
+
+_FEW_ELEMENTS = 4096  # which NumPy copies, where it must, as soon as a kernel
 
 
 def unshared(view: Tensor) -> Tensor:
@@ -90,7 +114,7 @@ class Reshape(ViewOp):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, shape: tuple) -> tuple:
-        return (g.reshape(ctx.shapes[0]),)
+        return (reshaped(g, ctx.shapes[0]),)
 
 
 class Squeeze(Reshape):
@@ -123,11 +147,15 @@ class Permute(ViewOp):
         inverse = [0] * len(dims)
         for i, d in enumerate(dims):
             inverse[d] = i
-        return (Permute.apply(g, dims=tuple(inverse)),)
+        return (turned(Permute, g, dims=tuple(inverse)),)
 
 
 class Transpose(Permute):
     """Two dimensions exchanged."""
+
+    @staticmethod
+    def vjp(ctx: Any, g: Tensor, dims: tuple) -> tuple:
+        return (turned(Transpose, g, dims=dims),)
 
 
 class T(Transpose):
@@ -174,7 +202,7 @@ class Slice(ViewOp):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
         if g._array.size == math.prod(ctx.shapes[0]):  # all elements, in order
-            return (g.reshape(ctx.shapes[0]),)
+            return (reshaped(g, ctx.shapes[0]),)
         return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
 
 
@@ -251,7 +279,7 @@ def parts(
     views = []
     for index, link in places:
         part = array[index]
-        made = _view(x, part, link, needs)
+        made = _view(x, part, *link, needs)
         view: Any = made._view
         if not (alone or view.untracked):
             view.untracked = SEVERAL
