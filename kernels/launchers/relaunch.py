@@ -282,6 +282,8 @@ def _store(
     compiled = [compiled_for(launch) for launch in launches]
     if len(made) > relaunch.MAX_MADE or size > MAX_BYTES or None in compiled:
         return False
+    if not relaunch_on_gpu.handed_on(shown, launches):
+        return False
     sequence = Sequence(launches, compiled)
     fixes = _fixes(sequence, launches, [*enumerate(shown), *places], lasting)
     if fixes is None:

@@ -122,6 +122,8 @@ def repeats(launches: list[Launch], before: list[Launch], values: Sequence) -> l
     Other arguments must be the same as in the launches `before`; None where they are not."""
     if [launch[:3] for launch in launches] != [launch[:3] for launch in before]:
         return None
+    if not handed_on(values, launches):
+        return None
     made = []
     for (kernel, grid, block, args), earlier in zip(launches, before, strict=True):
         lasting = set()
@@ -139,6 +141,13 @@ def repeats(launches: list[Launch], before: list[Launch], values: Sequence) -> l
             return None
         made.append(run)
     return made
+
+
+def handed_on(values: Sequence, launches: list[Launch]) -> bool:
+    """Whether launches get each number among values as it is. One that was converted before is in
+    them as a constant: that of the call that was watched."""
+    given = {id(arg) for launch in launches for arg in launch.args}
+    return all(id(v) in given for v in values if type(v) in (int, float))
 
 
 def fits(values: Sequence) -> bool:

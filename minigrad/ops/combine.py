@@ -27,6 +27,7 @@ from minigrad.tensor import Tensor, as_int, export, normalize_dim, wrap
 class Flip(Op):
     """Reversed along axes."""
 
+    repeats = True
     saves = ()
 
     @staticmethod
@@ -44,6 +45,7 @@ class Roll(Op):
     """x with the first elements along some dimensions moved behind the others; cuts are (dim, how
     many, or minus how many are moved from the end to the front)."""
 
+    repeats = True
     saves = ()
 
     @staticmethod
@@ -90,9 +92,16 @@ class PadConstant(Op):
     grad_name = "ConstantPadNdBackward0"
 
     @staticmethod
+    def again(x: Any, pads: tuple, value: float) -> Any:
+        if x.dtype.kind == "c":
+            return None
+        launches = _padded(pads, value, math.copysign(1, value))
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, launches, x)
+
+    @staticmethod
     def forward(x: Any, pads: tuple, value: float) -> Any:
         if x.dtype.kind != "c":
-            return dispatch.active.pad(x, pads, "constant", value)
+            return dispatch.together(_padded(pads, value, math.copysign(1, value)), x)
         shape = tuple([n + a + b for n, (a, b) in zip(x.shape, pads, strict=True)])
         xp = array_module(x)
         out = xp.full(shape, value, x.dtype)
@@ -108,6 +117,13 @@ class PadConstant(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, pads: tuple, value: float) -> tuple:
         return (PadConstant.apply(g, pads=tuple([(-a, -b) for a, b in pads]), value=0.0),)
+
+
+@functools.lru_cache(4096)
+def _padded(pads: tuple, value: float, sign: float) -> Callable:
+    """The padding of an array with a number, as remembered launches know it. sign: of the number,
+    for 0.0 and -0.0 are equal, but not the same padding."""
+    return lambda x: dispatch.active.pad(x, pads, "constant", value)
 
 
 class PadByItself(Op):

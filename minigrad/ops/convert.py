@@ -29,6 +29,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             return _as(self, args[0].numpy)
         if isinstance(args[0], np.dtype):
             return _as(self, args[0])
+        if isinstance(args[0], Tensor) and _beside(self, args[0]):
+            return _as(self, args[0]._array.dtype)
         if args[0] == self.device if isinstance(args[0], device) else _names_cpu(self, args[0]):
             return self
     target, where, flags = _destination(args, kwargs)
@@ -47,6 +49,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def _names_cpu(x: Tensor, where: Any) -> bool:
     """Whether it is "cpu", where x is."""
     return isinstance(where, str) and where == "cpu" and isinstance(x._array, np.ndarray)
+
+
+def _beside(x: Tensor, other: Tensor) -> bool:
+    return isinstance(x._array, np.ndarray) and isinstance(other._array, np.ndarray)
 
 
 def _as(x: Tensor, dtype: np.dtype) -> Tensor:

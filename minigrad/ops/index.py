@@ -61,7 +61,7 @@ def _scattered(name: str, x: Any, index: Any, src: Any, dim: int) -> Any:
     return getattr(dispatch.active, name)(x, dim, index, src, error=wrong_index(x, dim))
 
 
-def _zeros(shape: tuple, like: Any) -> Any:
+def zeros(shape: tuple, like: Any) -> Any:
     """Zeros, which remembered launches fill."""
     if dispatch.has_numbers():
         return array_module(like).zeros(shape, like.dtype)
@@ -86,7 +86,7 @@ class Pick(Op):
     @staticmethod
     def vjp(ctx: Any, g: Tensor, dim: int) -> tuple:
         (index,) = ctx.tensors()
-        return (ScatterAdd.apply(wrap(_zeros(ctx.shapes[0], g._array)), index, g, dim=dim), None)
+        return (ScatterAdd.apply(wrap(zeros(ctx.shapes[0], g._array)), index, g, dim=dim), None)
 
 
 class Gather(Pick):
@@ -156,7 +156,7 @@ class Scatter(Op):
         (index,) = ctx.tensors()
         kept = values = None
         if ctx.needs[0]:
-            kept = Scatter.apply(g, index, wrap(_zeros(index._array.shape, g._array)), dim=dim)
+            kept = Scatter.apply(g, index, wrap(zeros(index._array.shape, g._array)), dim=dim)
         if ctx.needs[2]:
             values = padded(Gather.apply(g, index, dim=dim), ctx.shapes[2])
         return (kept, None, values)
@@ -384,19 +384,29 @@ def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
     shape, positions = x._array.shape, index._array
     outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     xp, there = array_module(positions), on_gpu(positions)
+    if outer > 1 < inner and outer * positions.size * inner < _MANY and not there:
+        wide = (*shape[:dim], positions.size, *shape[dim + 1 :])
+        each = expand_array(positions.reshape([-1, *[1] * (len(shape) - dim - 1)]), wide)
+        return Pick.apply(x, _alike(index, each), dim=dim)
     gather = Gather if there else Pick  # there the launcher checks
     if inner == outer == 1 and not there:
         return gather.apply(_shaped(x, (n,)), index, dim=0)
     if inner < _LONG and outer > 1:
         if inner > 1:
             positions = positions[:, None] * inner + xp.arange(inner)
-        columns = wrap(expand_array(positions.reshape(1, -1), (outer, positions.size)))
-        if inner == 1:
-            columns._counter = index._counter  # that of the program's own
+        columns = expand_array(positions.reshape(1, -1), (outer, positions.size))
+        columns = _alike(index, columns) if inner == 1 else wrap(columns)
         return gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
     if outer > 1:
         index = wrap(xp.arange(outer)[:, None] * n + positions)
     return Embedding.apply(_shaped(x, (outer * n, inner)), index, padding_idx=None)
+
+
+def _alike(index: Tensor, array: Any) -> Tensor:
+    """An array in the memory of the program's own index, which may be changed in place."""
+    found = wrap(array)
+    found._counter = index._counter
+    return found
 
 
 def _shaped(x: Tensor, shape: tuple) -> Tensor:
@@ -404,6 +414,7 @@ def _shaped(x: Tensor, shape: tuple) -> Tensor:
 
 
 _LONG = 32  # elements of a slice that are copied as a whole
+_MANY = 4096  # from here on each position is not read for each element
 
 
 def _check_index_dtype(name: str, index: Tensor) -> None:

@@ -21,7 +21,6 @@ from minigrad._names import return_type
 from minigrad.autograd.mode import autocasts, mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module, every_element
-from minigrad.ops.index import Pick
 from minigrad.ops.pointwise import POINTWISE, Pointwise, is_narrow, on_tensors, rounded_once
 from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, as_int, check_flag, export, functions, normalize_dim, wrap
@@ -236,11 +235,20 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...] | None:
     if type(dim) is int or not isinstance(dim, Sequence):
         place = normalize_dim(dim, ndim)
         return (place,) if ndim else None
-    axes = tuple(sorted([normalize_dim(d, ndim) for d in dim]))
+    if type(dim) is tuple and set(map(type, dim)) == {int}:
+        return _known_axes(dim, ndim)
+    return _sorted_axes(dim, ndim)
+
+
+def _sorted_axes(dims: Sequence, ndim: int) -> tuple[int, ...] | None:
+    axes = tuple(sorted([normalize_dim(d, ndim) for d in dims]))
     for a, b in itertools.pairwise(axes):
         if a == b:
             raise RuntimeError(f"dim {a} appears multiple times in the list of dims")
     return (axes or None) if ndim else None
+
+
+_known_axes = functools.lru_cache(_sorted_axes)
 
 
 def one_dim(dim: Any, axis: Any) -> Any:
@@ -321,14 +329,14 @@ def prod(
     dtype: Any = None,
 ) -> Tensor:
     """Product over one dimension, or all."""
-    _check_one_dim("prod", dim)
+    check_one_dim("prod", dim)
     input = input if dtype is None else input.to(dtypes.to_numpy_dtype(dtype))
     if input.is_complex():
         return _complex_prod(input, dim, keepdim)
     return reduce("prod", input, dim, keepdim, sum_dtype(input, dtype))
 
 
-def _check_one_dim(name: str, dim: Any) -> None:
+def check_one_dim(name: str, dim: Any) -> None:
     """TypeError for several dimensions where a function takes one."""
     if dim is not None and not isinstance(dim, int):
         as_int(f"{name}(): dim", dim)
@@ -370,122 +378,6 @@ _define_test("all")
 def values_and_indices(name: str) -> type:
     """The named tuple that the operation `name` returns; it prints as torch's do."""
     return return_type(name, "values", "indices")
-
-
-_Max, _Min = map(values_and_indices, ("max", "min"))
-_AMinMax = return_type("aminmax", "min", "max")
-
-
-def _check_not_empty(name: str, x: Tensor, dim: int | None) -> None:
-    if x._array.size:
-        return
-    if dim is None:
-        raise (IndexError if name.startswith("arg") else RuntimeError)(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-            "reduction dim with the 'dim' argument."
-        )
-    if x._array.shape[dim] == 0:
-        raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
-
-
-def _positions(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    _check_one_dim(name, dim)
-    dtypes.refuse_complex(f"{name}(): does not support complex input", x._array.dtype)
-    axes = None if dim is None else axes_of(dim, x._array.ndim)
-    if x._array.dtype.kind == "b":
-        raise RuntimeError(f"{name}(): does not support bool input")
-    _check_not_empty(name, x, None if axes is None else axes[0])
-    return reduce(name, x, axes, keepdim)
-
-
-def _extremum(name: str, pair: type, x: Tensor, args: tuple, keepdim: bool, kwargs: dict) -> Any:
-    if not args and not kwargs and isinstance(x, Tensor):
-        _check_not_empty(name, x, None)
-        return REDUCTIONS[name].apply(x, axes=None, keepdim=False, dtype=None)
-    dim = kwargs.pop("dim", kwargs.pop("axis", args[0] if args else None))
-    other = kwargs.pop("other", None)
-    if len(args) > 1:
-        keepdim = args[1]
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(x).__name__}")
-    if isinstance(dim, Tensor) or other is not None:
-        return POINTWISE[f"{name}imum"](x, dim if other is None else other)
-    if kwargs:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
-    if dim is None:
-        _check_not_empty(name, x, None)
-        return reduce(name, x, None, False)
-    check_flag(name, "keepdim", keepdim)
-    dtypes.refuse_complex(f"{name}(): does not support complex input", x._array.dtype)
-    place = normalize_dim(dim, x._array.ndim)
-    if not x._array.ndim:
-        return pair(x.clone(), wrap(np.zeros((), np.int64)))
-    _check_not_empty(name, x, place)
-    in_place = on_gpu(x._array) and x._array.flags.c_contiguous
-    if not in_place and not (mode.enabled and x.requires_grad):
-        return pair(*[reduce(each, x, place, keepdim) for each in (name, f"arg{name}")])
-    indices = reduce(f"arg{name}", x, place, True)
-    values = Pick.apply(x, indices, dim=place)
-    if keepdim:
-        return pair(values, indices)
-    return pair(values.squeeze(place), indices.squeeze(place))
-
-
-@export()
-def max(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
-    """max(input): the largest element. max(input, dim, keepdim): (values, indices).
-    max(input, other): per element."""
-    return _extremum("max", _Max, input, args, keepdim, kwargs)
-
-
-@export()
-def min(input: Tensor, *args: Any, keepdim: bool = False, **kwargs: Any) -> Any:
-    """min(input): the smallest element. min(input, dim, keepdim): (values, indices).
-    min(input, other): per element."""
-    return _extremum("min", _Min, input, args, keepdim, kwargs)
-
-
-def _over_axes(name: str, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    axes = axes_of(dim, x._array.ndim)
-    for axis in (None,) if axes is None else axes:
-        _check_not_empty(f"a{name}", x, axis)
-    return reduce(name, x, axes, keepdim)
-
-
-@export()
-def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Maximum over several dimensions; equal elements share the gradient."""
-    return _over_axes("max", input, dim, keepdim)
-
-
-@export()
-def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Minimum over several dimensions; equal elements share the gradient."""
-    return _over_axes("min", input, dim, keepdim)
-
-
-@export()
-def argmax(
-    input: Tensor,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    axis: int | None = None,
-) -> Tensor:
-    """Position of the largest element (in the flattened tensor if `dim` is None)."""
-    return _positions("argmax", input, one_dim(dim, axis), keepdim)
-
-
-@export()
-def argmin(
-    input: Tensor,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    axis: int | None = None,
-) -> Tensor:
-    """Position of the smallest element (in the flattened tensor if `dim` is None)."""
-    return _positions("argmin", input, one_dim(dim, axis), keepdim)
 
 
 @export()
@@ -620,7 +512,7 @@ def norm(
     if p == float("inf") and x._array.size:
         return reduce("norm_inf", x, axes, keepdim)
     if p in (float("inf"), -float("inf")):
-        return (amax if p > 0 else amin)(POINTWISE["abs"](x), axes, keepdim)
+        return (functions.amax if p > 0 else functions.amin)(POINTWISE["abs"](x), axes, keepdim)
     if p == 0:  # counts; x * 0 gives the gradient, which is zero
         return sum(POINTWISE["ne"](x, 0) + POINTWISE["sign"](x) * 0, axes, keepdim)
     if not isinstance(p, int | float):
@@ -671,13 +563,3 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: An
         )
     present = POINTWISE["logical_not"](POINTWISE["isnan"](input))
     return nansum(input, dim, keepdim, dtype=dtype) / sum(present, dim, keepdim)
-
-
-@export()
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """(min, max) over one dimension, or all."""
-    if dim is not None and input._array.ndim:
-        _check_not_empty("aminmax", input, normalize_dim(dim, input._array.ndim))
-    elif not input._array.size:
-        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension")
-    return _AMinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))

@@ -16,7 +16,7 @@ from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
 from minigrad.backends import array_module
-from minigrad.ops.getitem import plus_multiple
+from minigrad.ops.brackets import plus_multiple
 from minigrad.ops.index import (
     FEW,
     Scatter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,6 +28,7 @@ from minigrad.ops.views import (
     Unfold,
     Unsqueeze,
     parts,
+    reshaped,
     unshared,
     viewed,
 )
@@ -531,21 +533,26 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 @export(function=False)
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """The sum over broadcast dimensions that gives this shape: the inverse of `expand`."""
-    shape = sizes(size)
-    array = self._array
-    new = array.ndim - len(shape)
-    tail = array.shape[new:] if new >= 0 else ()
-    if new < 0 or any(n not in (1, m) for n, m in zip(shape, tail)):
-        raise RuntimeError(
-            f"size {list(shape)} is not expandable to size {list(array.shape)}: sum_to_size needs "
-            "a shape that broadcasts to that of the tensor"
-        )
+    shape, array = sizes(size), self._array
     if not shape and array.dtype.kind in "biu":  # a sum of integers is int64
         return self.sum()
-    axes = tuple(range(new))
-    axes += tuple([i + new for i, n in enumerate(shape) if n == 1 and array.shape[i + new] != 1])
+    axes = _summed(array.shape, shape)
     result = self.sum(axes, keepdim=True) if axes else self
-    return Reshape.apply(result, shape=shape) if new else result
+    return reshaped(result, shape) if len(shape) < array.ndim else result
+
+
+@functools.lru_cache(4096)
+def _summed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of a tensor over which the sum has another shape, but for axes in front."""
+    extra = len(old) - len(new)
+    tail = old[extra:] if extra >= 0 else ()
+    if extra < 0 or any(n not in (1, m) for n, m in zip(new, tail)):
+        raise RuntimeError(
+            f"size {list(new)} is not expandable to size {list(old)}: sum_to_size needs "
+            "a shape that broadcasts to that of the tensor"
+        )
+    axes = [i + extra for i, n in enumerate(new) if n == 1 and tail[i] != 1]
+    return (*range(extra), *axes)
 
 
 @export()

@@ -225,12 +225,12 @@ def of_parts(index: tuple) -> type[Slice]:
             return Insert
         if not isinstance(part, slice):
             return Select
-        if part != _FULL:
+        if part != FULL:
             break
     return Slice
 
 
-_FULL = slice(None)
+FULL = slice(None)
 
 
 class Parts(Node):
@@ -277,9 +277,9 @@ def parts(
     if unusual and mode.observer is not None:  # which is told of each operation
         return tuple([op.apply(x, **attrs) for _, (op, attrs) in places])
     views = []
-    for index, link in places:
+    for index, (op, attrs) in places:
         part = array[index]
-        made = _view(x, part, *link, needs)
+        made = _view(x, part, op, attrs, needs)
         view: Any = made._view
         if not (alone or view.untracked):
             view.untracked = SEVERAL

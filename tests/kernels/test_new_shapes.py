@@ -14,7 +14,7 @@ from kernels.launchers.common import zeros
 from kernels.pointwise import TABLE
 from kernels.support import thread_pool
 
-MUL = TABLE["mul"]
+MUL, AXPY = TABLE["mul"], TABLE["axpy"]
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +125,21 @@ def test_all_shapes_of_a_program_are_remembered(table):
             layer(minigrad.ones(n, 3)).relu().sum().backward()
         counts.append(table.count)
     assert counts[-1] == counts[-2] > 4096
+
+
+def doubled(x, number):
+    return dispatch.active.pointwise(AXPY, x, x, params=(2 * number,))
+
+
+def times(x, number):
+    return dispatch.active.pointwise(AXPY, x, x, params=(number,))
+
+
+def test_a_number_that_is_converted_is_not_remembered_as_a_constant(table):
+    x = np.ones(1005, np.float32)
+    for number in (1.5, 2.5, 3.5, 4.5):
+        assert set(dispatch.together(doubled, x, number)) == {1 + 2 * number}
+    assert table.count == 1  # the launch alone
+    for number in (1.5, 2.5, 3.5, 4.5):
+        assert set(dispatch.together(times, x, number)) == {1 + number}
+    assert table.count == 2
