@@ -324,7 +324,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     the input gets the gradient.
     """
     dtype = input._array.dtype
-    if dtype.kind == "f" and type(min) in _REAL and type(max) in _REAL:  # as below, in less time
+    usual = _USUAL.get(dtype.kind, ())
+    if type(min) in usual and type(max) in usual:  # as below, in less time
         limits = tuple([dtypes.fitting(b, dtype) for b in (min, max) if b is not None])
         if limits:
             line = "clamp_max" if min is None else "clamp_min" if max is None else "clamp"
@@ -347,7 +348,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return POINTWISE[line](input, params=limits)
 
 
-_REAL = (float, int, type(None))
+_USUAL = {"f": (float, int, type(None)), "i": (int, type(None)), "u": (int, type(None))}
 
 
 @export()
