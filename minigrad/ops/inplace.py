@@ -330,6 +330,8 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     src = other
     if not isinstance(src, Tensor):
         return fill_(self, src)
+    if src is self:
+        return self
     array = self._array
     check_no_overlap(array)
     check_apart(self, (src,))
@@ -338,6 +340,8 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if src.device != self.device:
         src = src.to(self.device)
     if mode.enabled and (src.requires_grad or self.requires_grad):
+        if src._array is array:  # the same elements with another gradient, of which views learn
+            self._counter[0] += 1
         return assign(self, src if src._array.dtype == array.dtype else src.to(self.dtype))
     write(self, src._array)
     return self
