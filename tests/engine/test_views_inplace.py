@@ -705,7 +705,13 @@ def test_a_copy_of_the_same_elements_has_their_gradient(torch):
         shared = result.detach()
         view = shared.unsqueeze(1)
         shared.copy_(result)
-        found.append([g.tolist() for y in (shared, view) for g in m.autograd.grad(y.sum(), x)])
+        found.append(
+            [
+                g.tolist()
+                for y in (shared, view)
+                for g in m.autograd.grad(y.sum(), x, retain_graph=True)
+            ]
+        )
     assert found[0] == found[1] == [[3, 3], [3, 3]]
 
 
