@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import builtins
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kernels.pointwise import Expr
 from minigrad import _meta, dtypes
 from minigrad._meta_results import results as meta_results
 from minigrad.autograd.mode import autocasts, mode
@@ -122,12 +124,46 @@ class ComplexNode(PointwiseNode):
     __slots__ = ()
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
-        """The gradients of the inputs, evaluated on tensors."""
+        """The gradients of the inputs, evaluated on tensors where that is recorded."""
         g: Any = grads[0]
+        if not mode.enabled and type(g._array) is np.ndarray:
+            return self.at_once(g)
         turned = conj(g)
         found = self.recorded(turned)
         return [g if x is turned else None if x is None else conj(x) for x in found]
 
+    def at_once(self, g: Tensor) -> list[Tensor | None]:
+        """The same of arrays."""
+        dtype, params, masks = self.attrs["dtype"], self.attrs["params"], self.op.masks
+        places = [*self.plan.kept, *[None] * len(self.plan.kept_outputs)]
+        values = [a if i in masks else np.asarray(a, dtype) for i, a in zip(places, self.arrays())]
+        results: list[Tensor | None] = []
+        for derivative in self.plan.derivatives:
+            if derivative is None or derivative.identity:
+                results.append(derivative and g)
+                continue
+            own = [params[i] for i in derivative.params]
+            inputs = [g._array if s < 0 else values[s] for s in derivative.sources]
+            results.append(
+                wrap(_turned(derivative.expr, [*inputs, *own]).astype(dtype, copy=False))
+            )
+        return results
+
+
+def _turned(expr: Expr, values: list) -> Any:
+    """conj(f(conj(g), x)) of a derivative's line f, from g and x. Without functions and powers,
+    whose values jump at a cut, it is f(g, conj(x)): x may be small."""
+    names, rational = expr.args + expr.params, not _HAS_CUTS(expr.text)
+    turned = [
+        np.conj(v) if (name == "g") != rational and isinstance(v, _COMPLEX) else v
+        for name, v in zip(names, values)
+    ]
+    found = _evaluate(expr.text, names, tuple(turned), np)
+    return np.asarray(found if rational else np.conj(found))
+
+
+_HAS_CUTS = re.compile(r"\w\(|\*\*").search
+_COMPLEX = (np.ndarray, builtins.complex)
 
 COMPLEX.append(pointwise)
 
