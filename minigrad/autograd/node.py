@@ -386,6 +386,7 @@ class OpNode(Node):
     """
 
     __slots__ = ("attrs", "op", "outputs", "shapes")
+    copied: ClassVar[tuple[str, ...]] = (*Node.__slots__[1:], *__slots__)  # no weak references
     selective = True
 
     op: Any
@@ -419,9 +420,8 @@ class OpNode(Node):
     def with_edges(self, edges: tuple) -> Self:
         """A node like this one, with other edges."""
         node = new(type(self))
-        for name in (*Node.__slots__, *OpNode.__slots__):
-            if name != "__weakref__":
-                setattr(node, name, getattr(self, name))
+        for name in self.copied:
+            setattr(node, name, getattr(self, name))
         node.edges = edges
         return node
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -118,10 +118,11 @@ class Plan:
     derivatives that are not the incoming gradient itself.
     """
 
-    __slots__ = ("derivatives", "kept", "kept_outputs", "launches", "of")
+    __slots__ = ("derivatives", "kept", "kept_outputs", "launches", "of", "parts")
 
     def __init__(self, derivatives: tuple, kept: tuple, kept_outputs: tuple) -> None:
         self.derivatives, self.kept, self.kept_outputs = derivatives, kept, kept_outputs
+        self.parts: dict[tuple[bool, ...], Plan] = {}
         self.launches = [d for d in derivatives if d is not None and not d.identity]
         together = kept == tuple(range(kept[0], kept[-1] + 1)) if kept else True
         part = slice(kept[0], kept[-1] + 1) if kept else slice(0)
@@ -134,15 +135,27 @@ class Plan:
         values, params = operands[: count + 1], operands[count + 1 :]
         return tuple([d(values, params, values[-1].dtype) for d in reversed(self.launches)])
 
+    def part(self, wanted: tuple[bool, ...]) -> Plan:
+        """This plan without the gradients of some inputs, from as many saved values."""
+        if wanted not in self.parts:
+            chosen = tuple([d if w else None for d, w in zip(self.derivatives, wanted)])
+            self.parts[wanted] = Plan(chosen, self.kept, self.kept_outputs)
+        return self.parts[wanted]
+
 
 class PointwiseNode(OpNode):
     """A recorded line. attrs: its parameters, and the dtype it was computed in."""
 
     __slots__ = ("plan",)
-    selective = False
+    copied = tuple(name for name in OpNode.copied if name != "shapes")
 
     plan: Plan
     shapes = None
+
+    def with_edges(self, edges: tuple) -> Self:
+        node = super().with_edges(edges)
+        node.plan = self.plan.part(node.needs)
+        return node
 
     def backward(self, grads: list[Tensor | None]) -> Sequence[Tensor | None]:
         """The gradients of the inputs, one kernel each; evaluated on tensors if they are

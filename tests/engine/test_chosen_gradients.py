@@ -51,6 +51,45 @@ def test_no_other_gradient_is_computed():
         assert launched(z, x, kernel) > {"conv2d_backward_weight", "conv2d_backward_data"}
 
 
+def test_no_other_gradient_of_a_line_is_computed():
+    x, w = (minigrad.randn(4, 3, requires_grad=True) for _ in range(2))
+    with backends.use("numba"):
+        y = (x * 1) / w
+        counts = []
+        for inputs in ((x,), (w,), (x, w)):
+            with dispatch.trace() as trace:
+                grad(y, inputs, minigrad.ones_like(y), retain_graph=True)
+            counts.append(sum(f.startswith("pointwise.div.vjp") for f, _ in trace.rows))
+    assert counts == [1, 1, 2]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_each_gradient_of_a_line_as_if_it_were_the_only_one(order, rng):
+    """In any order of derivatives, whether the other input has a gradient or not."""
+    lines = (
+        lambda x, y: x / y,
+        lambda x, y: x * y,
+        lambda x, y: minigrad.atan2(x, y),
+        lambda x, y: x.abs() ** y,
+        lambda x, y: minigrad.lerp(x, y, 0.3) * minigrad.hypot(x, y),
+        lambda x, y: minigrad.where(x > y, x * x, y * x),
+        lambda x, y: minigrad.logaddexp(x, y) * minigrad.maximum(x, y),
+    )
+    for line in lines:
+        values = [minigrad.from_numpy(rng.uniform(0.5, 2.0, (2, 3))) for _ in range(2)]
+        for chosen in (0, 1):
+            found = []
+            for others in (True, False):
+                xs = [v.clone().requires_grad_(others or i == chosen) for i, v in enumerate(values)]
+                result = line(*xs).sum()
+                for _ in range(order):
+                    (slope,) = grad(result, xs[chosen], create_graph=True, allow_unused=True)
+                    slope = minigrad.zeros_like(xs[chosen]) if slope is None else slope
+                    result = (slope**2).sum() + xs[chosen].sum()
+                found.append(slope.tolist())
+            np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
 def test_anomalies_name_the_line_of_the_forward_pass():
     x, w = minigrad.full((2, 2), 3.0, requires_grad=True), minigrad.eye(2, requires_grad=True)
     with minigrad.autograd.detect_anomaly():
