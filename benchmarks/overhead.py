@@ -97,11 +97,17 @@ def over_dimensions(o: Operands) -> Calls:
 
 def shapes(o: Operands) -> Calls:
     a, b, v, i, lib = o.a, o.b, o.v, o.i, o.library
+    cube, pad = o.normal(3, 8, 4), lib.nn.functional.pad
     return {
         "a.T": lambda: a.T,
         "a[0]": lambda: a[0],
         "a[:, 1]": lambda: a[:, 1],
         "a[1:3]": lambda: a[1:3],
+        "a[::2]": lambda: a[::2],
+        "a[None]": lambda: a[None],
+        "a[..., 0]": lambda: a[..., 0],
+        "a[:, None]": lambda: a[:, None],
+        "cube[:, i]": lambda: cube[:, i],
         "a[i]": lambda: a[i],
         "a[a > 0]": lambda: a[a > 0],
         "reshape": lambda: a.reshape(4, 16),
@@ -111,6 +117,10 @@ def shapes(o: Operands) -> Calls:
         "unsqueeze": lambda: a.unsqueeze(0),
         "squeeze": lambda: a.squeeze(),
         "expand": lambda: v.expand(8, 8),
+        "flip": lambda: a.flip(0),
+        "roll": lambda: a.roll(1, 0),
+        "pad": lambda: pad(a, (1, 1)),
+        "type_as": lambda: a.type_as(b),
         "flatten": lambda: a.flatten(),
         "contiguous": lambda: a.t().contiguous(),
         "clone": lambda: a.clone(),
@@ -209,10 +219,26 @@ def training(o: Operands) -> Calls:
         w.grad = None
         (w * w).sum().backward()
 
+    def gradient(function):
+        def call():
+            w.grad = cube.grad = None
+            function().backward(ones)
+
+        ones = lib.ones_like(function())
+        return call
+
+    cube, linear = o.normal(3, 8, 8).requires_grad_(), lib.nn.functional.linear
+
     return {
         "no_grad": no_grad,
         "(a * a).sum().backward()": small_backward,
         "grad of (a * a).sum()": lambda: lib.autograd.grad((w * w).sum(), w),
+        "view, backward": gradient(lambda: w.view(-1)),
+        "transpose, backward": gradient(lambda: w.transpose(0, 1)),
+        "a[:, None], backward": gradient(lambda: w[:, None]),
+        "max, dim 1, backward": gradient(lambda: w.max(1)[0]),
+        "cube @ w, backward": gradient(lambda: cube @ w),
+        "linear, backward": gradient(lambda: linear(cube, w)),
         "MLP, backward": lambda: functional.cross_entropy(model(x), target).backward(),
         "Linear(8, 1), SGD step": step,
         "SGD": sgd.step,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -82,6 +83,7 @@ class Pass:
     wanted: set | None = None
     needed: set[Node] | None = None
     needed_below: Collection[Node] = ()
+    needed_in_part: Collection[Node] = ()
     outputs: tuple = ()
     after: Callable[[], None] | None = None  # called at the end of the pass
     # Those that few passes need are made where they get their first entry
@@ -135,7 +137,7 @@ class Pass:
     def _run(self, node: Node, grads: list) -> Sequence[Tensor | None]:
         """Run a node with the hooks after it, on its GPU, watched by the anomaly mode."""
         given = tuple(grads) if node.hooks and AFTER in node.hooks else None
-        part = self._towards_wanted(node) if self.wanted is not None else node
+        part = self._towards_wanted(node) if node in self.needed_in_part else node
         with current.of([g._array for g in grads if g is not None]):
             run = part.backward
             results = watched(node, run, grads) if mode.anomaly else run(grads)
@@ -148,8 +150,7 @@ class Pass:
             return node
         if AFTER in (node.hooks or ()):
             return node
-        edges = tuple([edge if self._leads_on(edge) else None for edge in node.edges])
-        return node if edges == node.edges else node.with_edges(edges)
+        return node.with_edges(tuple([e if self._leads_on(e) else None for e in node.edges]))
 
     def _leads_on(self, edge: Any) -> bool:
         target = split(edge)[0]
@@ -311,7 +312,7 @@ class Pass:
     def restrict(self, roots: list[Node], wanted: set) -> None:
         """Run only the nodes on a path to the requested tensors."""
         self.wanted, self.captures = wanted, {}
-        self.needed_below, self.needed = _nodes_to(roots, wanted)
+        self.needed_below, self.needed_in_part, self.needed = _nodes_to(roots, wanted)
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
@@ -430,25 +431,28 @@ def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
     return grad
 
 
-def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set]:
-    """(nodes that must run, nodes that need a gradient) to reach the requested tensors."""
+def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set, set]:
+    """(nodes that must run, nodes of which not all inputs need a gradient, nodes that need one) to
+    reach the requested tensors."""
     order, seen, stack = [], set(roots), list(roots)
     while stack:
         node = stack.pop()
-        order.append(node)
-        for target in node.targets():
+        targets = node.targets()
+        order.append((node.number, node, targets))
+        for target in targets:
             if isinstance(target, Node) and target not in seen:
                 seen.add(target)
                 stack.append(target)
-    below: set[Node] = set()
-    needed: set[Node] = set()
-    for node in sorted(order, key=lambda n: n.number):
-        for target in node.targets():
+    below, aside, needed = set[Node](), set[Node](), set[Node]()
+    for _, node, targets in sorted(order, key=itemgetter(0)):
+        for target in targets:
             if target in needed if isinstance(target, Node) else id(target) in wanted:
                 below.add(node)
+            else:
+                aside.add(node)
         if node in below or any((node, i) in wanted for i in range(1 + len(node.more))):
             needed.add(node)
-    return below, needed
+    return below, aside, needed
 
 
 def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:

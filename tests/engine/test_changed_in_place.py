@@ -225,3 +225,30 @@ def test_ravel_lies_side_by_side_in_memory():
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
     x.reshape(2, 3).ravel().zero_()
     assert not x.any()
+
+
+def test_a_copy_of_the_same_elements_has_their_gradient(torch):
+    """Views that were made before learn of it, too."""
+    found = []
+    for m in (mg, torch):
+        x = m.tensor([1.0, 2.0], requires_grad=True)
+        result = x * 3
+        shared = result.detach()
+        view = shared.unsqueeze(1)
+        shared.copy_(result)
+        found.append(
+            [
+                g.tolist()
+                for y in (shared, view)
+                for g in m.autograd.grad(y.sum(), x, retain_graph=True)
+            ]
+        )
+    assert found[0] == found[1] == [[3, 3], [3, 3]]
+
+
+def test_a_tensor_copied_onto_itself_is_left_alone():
+    x = mg.ones(3).expand(2, 3)  # of which several elements are one
+    assert x.copy_(x) is x and x._version == 0
+    y = mg.ones(2, requires_grad=True) * 2
+    node = y.grad_fn
+    assert y.copy_(y).grad_fn is node
