@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -32,6 +31,8 @@ from minigrad.autograd.node import (
     edges_of,
     split,
 )
+from minigrad.autograd.part import Part, add_to
+from minigrad.autograd.paths import nodes_to, uses_of
 from minigrad.backends import array_module, current
 from minigrad.backends.current import Found
 from minigrad.layouts import NoDenseArray
@@ -77,6 +78,7 @@ class Pass:
     wanted: keys of the requested tensors ((node, output index), or the id of a leaf); None for all
         leaves. `needed` are the nodes on a path to them.
     captures: (node, output index) -> gradient, for requested tensors that are not leaves.
+    totals: id -> sum of gradients that nothing refers to but `pending` or `leaves`.
     handed_out: ids of arrays that are referenced outside this pass.
     """
 
@@ -99,6 +101,7 @@ class Pass:
         self.pending: dict[Node, list] = {}
         self.heap: list[tuple[int, Node]] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self.totals: dict[int, Tensor] = {}
         self.handed_out: set[int] = set()
 
     def run(self, tensors: tuple, gradients: list[Tensor]) -> None:
@@ -108,10 +111,14 @@ class Pass:
             self.handed_out.add(id(grad._array))
         self.add(edges_of(tensors)[0], gradients)
         heap, pending, add, uses, keep = self.heap, self.pending, self.add, self.uses, self.keep
+        totals = self.totals
         plain = self.wanted is None and not (unusual and mode.anomaly) and not Found.several
         while heap:
             node = heappop(heap)[1]
             grads = pending.pop(node)
+            if totals:
+                for grad in grads:
+                    totals.pop(id(grad), None)
             if plain and node.hooks is None and node.retained is None:
                 results = node.backward(grads)
             elif self._must_run(node, grads):
@@ -166,6 +173,9 @@ class Pass:
             if edge is None or grad is None:
                 continue
             target, index = (edge, 0) if type(edge) is not tuple else edge
+            if grad.__class__ is Part and not crossing:
+                self._add_part(edge, target, index, grad)
+                continue
             try:
                 array = grad._array
             except NoDenseArray:
@@ -203,6 +213,25 @@ class Pass:
                     grad = self._sum(entry[1], grad)
                 self.leaves[key] = (target, grad)
 
+    def _add_part(self, edge: Any, target: Any, index: int, grad: Any) -> None:
+        """Add the gradient of a part in place, where such a sum has begun."""
+        total = self._total(target, index)
+        if id(total) in self.totals:
+            grad.add_to(total._array)
+            return
+        assert grad._array is not None  # as a tensor like others
+        self.add((edge,), (grad,))
+        total = self._total(target, index)
+        if total is not None:
+            self.totals[id(total)] = total
+
+    def _total(self, target: Any, index: int) -> Any:
+        """The sum of the gradients of an output or a leaf so far."""
+        if isinstance(target, Node):
+            sums = self.pending.get(target)
+            return None if sums is None else sums[index]
+        return self.leaves.get(id(target), (None, None))[1]
+
     def _of_sparse(self, target: Any, grad: Tensor) -> Tensor | None:
         """A sparse gradient of a leaf is kept, and None returned; what else needs it gets the dense
         one."""
@@ -216,7 +245,11 @@ class Pass:
         return None
 
     def _sum(self, a: Tensor, b: Tensor) -> Tensor:
-        """a + b, by a remembered launch where it is not recorded."""
+        """a + b, by a remembered launch where it is not recorded; in `a` where nothing else has
+        that."""
+        if id(a) in self.totals:
+            add_to(a._array, b._array)
+            return a
         if not self.create_graph and (not unusual or mode.observer is None):
             found = dispatch.relaunch(dispatch.tracer, dispatch.active, _ADD, a._array, b._array)
             if found is not None:
@@ -225,7 +258,7 @@ class Pass:
 
     def observe(self, roots: list[Node]) -> None:
         """Prepare to hand leaves over to their observers."""
-        counts = _uses(roots, set().union(*(observer.leaves for observer in observers)))
+        counts = uses_of(roots, set().union(*(observer.leaves for observer in observers)))
         self.uses, self.observers = {}, {}
         self.delivered: list[Tensor] = []
         for observer in observers:
@@ -312,7 +345,7 @@ class Pass:
     def restrict(self, roots: list[Node], wanted: set) -> None:
         """Run only the nodes on a path to the requested tensors."""
         self.wanted, self.captures = wanted, {}
-        self.needed_below, self.needed_in_part, self.needed = _nodes_to(roots, wanted)
+        self.needed_below, self.needed_in_part, self.needed = nodes_to(roots, wanted)
 
     def store(self, tensor: Tensor, grad: Tensor) -> None:
         """Add to `.grad`; in place unless the gradient is recorded, as torch does."""
@@ -429,45 +462,6 @@ def run_hooks(hooks: Hooks, grad: Tensor) -> Tensor:
             )
         grad = replaced
     return grad
-
-
-def _nodes_to(roots: list[Node], wanted: set) -> tuple[set, set, set]:
-    """(nodes that must run, nodes of which not all inputs need a gradient, nodes that need one) to
-    reach the requested tensors."""
-    order, seen, stack = [], set(roots), list(roots)
-    while stack:
-        node = stack.pop()
-        targets = node.targets()
-        order.append((node.number, node, targets))
-        for target in targets:
-            if isinstance(target, Node) and target not in seen:
-                seen.add(target)
-                stack.append(target)
-    below, aside, needed = set[Node](), set[Node](), set[Node]()
-    for _, node, targets in sorted(order, key=itemgetter(0)):
-        for target in targets:
-            if target in needed if isinstance(target, Node) else id(target) in wanted:
-                below.add(node)
-            else:
-                aside.add(node)
-        if node in below or any((node, i) in wanted for i in range(1 + len(node.more))):
-            needed.add(node)
-    return below, aside, needed
-
-
-def _uses(roots: list[Node], leaves: set[int]) -> dict[int, int]:
-    """How many edges lead to each of some leaves, by its id."""
-    counts: dict[int, int] = {}
-    seen = set(roots)
-    stack = list(seen)
-    while stack:
-        for target in stack.pop().targets():
-            if id(target) in leaves:
-                counts[id(target)] = counts.get(id(target), 0) + 1
-            elif isinstance(target, Node) and target not in seen:
-                seen.add(target)
-                stack.append(target)
-    return counts
 
 
 def as_tuple(tensors: Any) -> tuple:
@@ -660,7 +654,7 @@ def _of_a_batch(
     rows = VMAP[0](row)(*[given[i] for i in places])
     if not (settings[0] if retain_graph is None else retain_graph):
         roots = [t._node for t in outputs if t._node is not None]
-        for node in _nodes_to(roots, _keys(inputs))[0]:
+        for node in nodes_to(roots, _keys(inputs))[0]:
             node.release()
     results: list[Tensor | None] = [None] * len(inputs)
     for i, found in zip(used, rows):

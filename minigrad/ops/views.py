@@ -22,6 +22,7 @@ from minigrad._meta import MetaArray
 from minigrad._view import SEVERAL, View
 from minigrad.autograd.mode import mode, unusual
 from minigrad.autograd.node import Node, Op, OpNode, attach, edge, record
+from minigrad.autograd.part import part
 from minigrad.backends import array_module
 from minigrad.backends.current import Found
 from minigrad.devices import device, move_array
@@ -201,9 +202,12 @@ class Slice(ViewOp):
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: tuple) -> tuple:
-        if g._array.size == math.prod(ctx.shapes[0]):  # all elements, in order
-            return (reshaped(g, ctx.shapes[0]),)
-        return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=ctx.shapes[0]),)
+        array, shape = g._array, ctx.shapes[0]
+        if array.size == math.prod(shape):  # all elements, in order
+            return (reshaped(g, shape),)
+        if type(array) is np.ndarray and not (mode.enabled or unusual):
+            return (part(array, Slice.forward, {"index": index}, shape),)
+        return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=shape),)
 
 
 class Select(Slice):
@@ -220,12 +224,12 @@ class Insert(Slice):
 
 def of_parts(index: tuple) -> type[Slice]:
     """The operation for an index, whose name torch gives by the last part that is no full slice."""
-    for part in reversed(index):
-        if part is None:
+    for item in reversed(index):
+        if item is None:
             return Insert
-        if not isinstance(part, slice):
+        if not isinstance(item, slice):
             return Select
-        if part != FULL:
+        if item != FULL:
             break
     return Slice
 
@@ -278,8 +282,7 @@ def parts(
         return tuple([op.apply(x, **attrs) for _, (op, attrs) in places])
     views = []
     for index, (op, attrs) in places:
-        part = array[index]
-        made = _view(x, part, op, attrs, needs)
+        made = _view(x, array[index], op, attrs, needs)
         view: Any = made._view
         if not (alone or view.untracked):
             view.untracked = SEVERAL
