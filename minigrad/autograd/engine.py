@@ -173,7 +173,7 @@ class Pass:
             if edge is None or grad is None:
                 continue
             target, index = (edge, 0) if type(edge) is not tuple else edge
-            if grad.__class__ is Part and not crossing:
+            if grad.__class__ is Part:
                 self._add_part(edge, target, index, grad)
                 continue
             try:
@@ -222,7 +222,7 @@ class Pass:
         assert grad._array is not None  # as a tensor like others
         self.add((edge,), (grad,))
         total = self._total(target, index)
-        if total is not None:
+        if total is not None and type(total._array) is np.ndarray:
             self.totals[id(total)] = total
 
     def _total(self, target: Any, index: int) -> Any:
@@ -247,7 +247,7 @@ class Pass:
     def _sum(self, a: Tensor, b: Tensor) -> Tensor:
         """a + b, by a remembered launch where it is not recorded; in `a` where nothing else has
         that."""
-        if id(a) in self.totals:
+        if id(a) in self.totals and type(b._array) is np.ndarray:
             add_to(a._array, b._array)
             return a
         if not self.create_graph and (not unusual or mode.observer is None):

@@ -74,9 +74,14 @@ def _view(x: Tensor, array: Any, op: type[ViewOp], attrs: dict, needs: bool) -> 
     return out
 
 
+def _is_seen() -> bool:
+    """Whether operations are recorded, or an observer is told of them."""
+    return mode.enabled or (bool(unusual) and mode.observer is not None)
+
+
 def turned(op: type[ViewOp], g: Tensor, **attrs: Any) -> Tensor:
     """`op.apply(g, **attrs)` of a gradient; without what a view knows, if nothing is recorded."""
-    if mode.enabled or unusual:
+    if _is_seen():
         return op.apply(g, **attrs)
     return wrap(op.forward(g._array, **attrs))
 
@@ -85,7 +90,7 @@ def reshaped(g: Tensor, shape: tuple) -> Tensor:
     """The same of `g.reshape(shape)`, with as many elements."""
     array = g._array
     plain = type(array) is np.ndarray and (array.size < _FEW_ELEMENTS or array.flags.c_contiguous)
-    if mode.enabled or unusual or not plain:
+    if not plain or _is_seen():
         return g.reshape(shape)
     return wrap(array.reshape(shape))
 
@@ -205,7 +210,7 @@ class Slice(ViewOp):
         array, shape = g._array, ctx.shapes[0]
         if array.size == math.prod(shape):  # all elements, in order
             return (reshaped(g, shape),)
-        if type(array) is np.ndarray and not (mode.enabled or unusual):
+        if type(array) is np.ndarray and not _is_seen():
             return (part(array, Slice.forward, {"index": index}, shape),)
         return (ZerosExceptView.apply(g, view=Slice, attrs={"index": index}, shape=shape),)
 

@@ -119,3 +119,21 @@ def test_memory_grows_with_the_tensor_not_with_its_parts(monkeypatch):
     sum(y[t].sum() for t in range(50)).backward()
     assert made.count(((50, 4), np.dtype(np.float32))) == 1
     assert x.grad.tolist() == mg.ones(50, 4).tolist()
+
+
+def test_parts_beside_gradients_of_each_element():
+    """Within `vmap` a tensor that all elements share gets both kinds."""
+
+    def loss(x, c):
+        y = x * 1
+        shared = (y[0] ** 2).sum() + (y[2] * 3).sum()
+        return shared + (y[1] * c).sum() + (y * c).sum() + (y[0] * 2).sum()
+
+    x = mg.arange(6.0).reshape(3, 2)
+    c = mg.tensor([1.0, 2.0, 3.0])
+    found = mg.func.vmap(mg.func.grad(loss), in_dims=(None, 0))(x, c)
+    each = mg.stack([mg.func.grad(loss)(x, one) for one in c])
+    assert found.tolist() == each.tolist()
+    leaf = x.clone().requires_grad_()
+    mg.func.vmap(loss, in_dims=(None, 0))(leaf, c).sum().backward()
+    assert leaf.grad.tolist() == each.sum(0).tolist()
