@@ -219,8 +219,7 @@ class Pass:
         if id(total) in self.totals:
             grad.add_to(total._array)
             return
-        assert grad._array is not None  # as a tensor like others
-        self.add((edge,), (grad,))
+        self.add((edge,), (grad.made(),))
         total = self._total(target, index)
         if total is not None and type(total._array) is np.ndarray:
             self.totals[id(total)] = total

@@ -27,13 +27,17 @@ class Part(Tensor):
 
     @property
     def _array(self) -> np.ndarray:  # type: ignore[override]
+        return self.made()._array
+
+    def made(self) -> Tensor:
+        """This tensor, which has its array and is like others from now on."""
         g, view, attrs, shape = self._part
         zeros = np.zeros(shape, g.dtype)
         view(zeros, **attrs)[...] = g
         del self._part
         vars(self)["_array"] = zeros
         self.__class__ = Tensor  # type: ignore[assignment]
-        return zeros
+        return self
 
     def add_to(self, array: np.ndarray) -> None:
         """Add it to a gradient of the whole tensor, in place."""

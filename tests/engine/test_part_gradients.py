@@ -25,6 +25,9 @@ def losses(rng):
         "empty": lambda x: x[:0].sum() + x[..., 3:].sum() + (x[0, 0] ** 2).sum(),
         "parts of parts": lambda x: (x[1:][0, 1:3] ** 2).sum() + (x[1:, 2][..., 0] ** 3).sum(),
         "chunks": lambda x: sum((c**2).sum() * i for i, c in enumerate(x.split(2, 1))),
+        "a part of a chunk": lambda x: (
+            (x.chunk(2, 1)[1][:, 0] ** 2).sum() + (x.unbind(0)[2][1:] ** 3).sum()
+        ),
         "in place": lambda x: _changed(x).sum() ** 2,
         "a sum of parts": lambda x: ((x[0] + x[1]) * (x[2] + x[3]) * x[0]).sum(),
     }
