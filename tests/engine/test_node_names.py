@@ -14,8 +14,8 @@ v.max(); a.max(0)[0]; a.min(1)[0]; v.min(); a.amax(0); a.amin(); v.std(); a.var(
 m.var_mean(a)[0]; m.std_mean(a)[1]; a.median(0)[0]; v.median(); v.topk(2)[0]; v.sort()[0]
 a.kthvalue(1)[0]; a.mode()[0]; v.clamp(0); v.clamp(0, 1); v.clamp(max=1); v.log1p(); v.cumsum(0)
 v.add(v, alpha=2); v.sub(v, alpha=2); v.dot(v); a.mv(a[0]); a @ a; b.bmm(b)
-a @ a[0]; a[0] @ a; v @ v; b @ a
-F.linear(b, a); F.linear(a, a); a[None]; a[:, None]; a[..., 0]; b.max(1)[0]; b.min(2, keepdim=True)[0]
+a @ a[0]; a[0] @ a; v @ v; b @ a; F.linear(b, a); F.linear(a, a); a[None]; a[:, None]; a[..., 0]
+b.max(1)[0]; b.min(2, keepdim=True)[0]
 m.addmm(a, a, a, beta=2); m.baddbmm(b, b, b); m.addr(a, a[0], a[0]); a.tril(); a.triu(); a.trace()
 v.repeat(2); v.tile(2); v.roll(1); v.unbind()[0]; v.logsumexp(0); a.index_select(0, i)
 a.index_add(0, i, a[:1]); a.masked_select(a > 0); v.take(i); v.unfold(0, 2, 1); v.softmax(0)
