@@ -293,3 +293,21 @@ def test_silu_of_complex_numbers():
     np.testing.assert_allclose(m.nn.functional.silu(z).detach(), Z / (1 + np.exp(-Z)))
     assert m.autograd.gradcheck(m.nn.functional.silu, z)
     assert m.autograd.gradgradcheck(m.nn.functional.silu, z)
+
+
+CUTS = """
+sqrt rsqrt log log2 log10 log1p asin acos atan asinh acosh atanh reciprocal square exp sigmoid tanh
+""".split()
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_gradients_at_the_cuts_as_torch(name, torch, rng):
+    """On the negative real axis, from either side of it; of acosh, whose line adds 1, from above."""
+    for side in (1,) if name == "acosh" else (1, -1):
+        values = -rng.uniform(0.1, 3, 6) + complex(0, 0.0) * side
+        found = []
+        for t in (m, torch):
+            z = t.tensor(np.conj(values) if side < 0 else values, requires_grad=True)
+            getattr(t, name)(z).backward(t.tensor(np.full(6, 0.7 - 0.3j)))
+            found.append(z.grad.detach().numpy())
+        np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)

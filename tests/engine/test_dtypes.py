@@ -209,3 +209,18 @@ def test_dtypes_that_no_tensor_has(torch):
         ):
             with pytest.raises(TypeError, match=f"{name}: minigrad has no tensors|floating"):
                 made(ours)
+
+
+def test_clamp_by_numbers_of_another_category(torch):
+    """A float promotes integers; an integer stays one of the tensor's dtype."""
+    for low, high in ((0.5, None), (None, 2.5), (0.5, 2), (1, 2), (None, 2), (-1, None)):
+        for name in ("int64", "int32", "uint8", "float32", "float64", "float16"):
+            if name == "uint8" and low == -1:
+                continue
+            found = []
+            for m in (mg, torch):
+                x = m.tensor([0, 1, 2, 3]).to(getattr(m, name))
+                for _ in range(4):
+                    y = x.clamp(low, high)
+                found.append((str(y.dtype).partition(".")[2], y.tolist()))
+            assert found[0] == found[1]

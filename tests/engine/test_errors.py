@@ -43,6 +43,8 @@ CASES = {
         "expected m1 and m2 to have the same dtype, but got: float != double",
     ),
     "dot": (lambda: ones(3) @ ones(4), RuntimeError, "inconsistent tensor size"),
+    "sum_to_more": (lambda: ones(2, 3).sum_to_size(1, 2, 3), RuntimeError, "is not expandable"),
+    "sum_to_other": (lambda: ones(2, 3).sum_to_size(3, 3), RuntimeError, "is not expandable"),
     "matmul_batch": (lambda: ones(2, 3, 4) @ ones(3, 4, 5), RuntimeError, "must match"),
     "matmul_scalar": (lambda: mg.tensor(1.0) @ ones(2), RuntimeError, "at least 1D"),
     "bmm": (

@@ -93,14 +93,46 @@ def test_what_has_seen_a_gradient_keeps_it():
 def test_a_gradient_that_goes_two_ways_is_not_written():
     """The sum of parts of `z` is handed on to both inputs as it is."""
     a, b = (mg.ones(3, requires_grad=True) for _ in range(2))
+    before = a[2:].sum() * 5 + b[1:2].sum() * 11  # whose nodes run after those of z
     z = a + b
-    loss = z[:1].sum() * 2 + z[1:2].sum() * 3
-    loss = loss + a[2:].sum() * 5 + a[:1].sum() * 7 + b[1:2].sum() * 11 + b[2:].sum() * 13
+    loss = before + z[:1].sum() * 2 + z[1:2].sum() * 3
+    loss = loss + a[:1].sum() * 7 + b[2:].sum() * 13
     loss.backward()
     assert a.grad.tolist() == [9, 3, 5]
     assert b.grad.tolist() == [2, 14, 13]
     a.grad.zero_()
     assert b.grad.tolist() == [2, 14, 13]
+
+
+def test_a_sum_that_was_handed_on_is_not_written():
+    """The parts of `a` and `b` come after the sum of parts of `z`, which is that of both so far."""
+    a, b = (mg.ones(3, requires_grad=True) for _ in range(2))
+    first, second = a[2:] * 5, b[1:2] * 11
+    z = a + b
+    (first.sum() + second.sum() + z[:1].sum() * 2 + z[1:2].sum() * 3).backward()
+    assert a.grad.tolist() == [2, 3, 5]
+    assert b.grad.tolist() == [2, 14, 0]
+
+
+def test_outputs_of_other_shapes_than_the_first():
+    """Of a node with several outputs: a function of the program, and a hook, see their shapes."""
+
+    class Same(mg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = mg.ones(4, 3, requires_grad=True)
+    _, second = x.split([1, 3])
+    seen = []
+    y = Same.apply(second)
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append(inputs[0].shape))
+    y.sum().backward()
+    assert seen == [(3, 3)] and x.grad.sum() == 18
 
 
 def test_hooks_after_a_node_get_tensors():

@@ -279,3 +279,14 @@ def test_halves_of_each_call(rng, n, backend):
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=2e-3, atol=2e-2)
     arrays = (x._array for x in kept[0])
     assert again(dispatch.named("matmul"), *arrays, None) is not None
+
+
+def doubled(x, number):
+    return dispatch.active.pointwise(TABLE["axpy"], x, x, params=(2 * number,))
+
+
+@pytest.mark.parametrize("backend", ["auto"], indirect=True)
+def test_a_number_that_is_converted_is_not_remembered_as_a_constant(backend):
+    x = mg.ones(1005, device="cuda")._array
+    for number in (1.5, 2.5, 3.5, 4.5):
+        assert set(dispatch.together(doubled, x, number).get().tolist()) == {1 + 2 * number}
