@@ -302,7 +302,7 @@ sqrt rsqrt log log2 log10 log1p asin acos atan asinh acosh atanh reciprocal squa
 
 @pytest.mark.parametrize("name", CUTS)
 def test_gradients_at_the_cuts_as_torch(name, torch, rng):
-    """On the negative real axis, from either side of it; of acosh, whose line adds 1, from above."""
+    """On the negative real axis, from either side; of acosh, whose line adds 1, from above."""
     for side in (1,) if name == "acosh" else (1, -1):
         values = -rng.uniform(0.1, 3, 6) + complex(0, 0.0) * side
         found = []
