@@ -252,3 +252,16 @@ def test_a_function_that_saves_for_forward_mode(torch):
         return x.grad.tolist(), value.tolist(), slope.tolist()
 
     assert run(mg) == run(torch)
+
+
+def test_a_function_without_results():
+    class Nothing(minigrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return ()
+
+        @staticmethod
+        def backward(ctx):
+            raise AssertionError("nothing has a gradient")
+
+    assert Nothing.apply(minigrad.ones(2, requires_grad=True)) == ()
