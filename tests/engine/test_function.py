@@ -255,7 +255,7 @@ def test_a_function_that_saves_for_forward_mode(torch):
 
 
 def test_a_function_without_results():
-    class Nothing(minigrad.autograd.Function):
+    class Nothing(Function):
         @staticmethod
         def forward(ctx, x):
             return ()
@@ -264,4 +264,4 @@ def test_a_function_without_results():
         def backward(ctx):
             raise AssertionError("nothing has a gradient")
 
-    assert Nothing.apply(minigrad.ones(2, requires_grad=True)) == ()
+    assert Nothing.apply(mg.ones(2, requires_grad=True)) == ()
