@@ -82,8 +82,9 @@ def scipy_module(array: Any, name: str) -> ModuleType:
     """SciPy's module of a name for NumPy's arrays, CuPy's form of it for its own."""
     if isinstance(array, _meta.MetaArray):
         raise _meta.NoData(name)
-    package = "scipy" if array_module(array) is np or is_batched(array) else "cupyx.scipy"
-    return importlib.import_module(f"{package}.{name}")
+    on_cpu = array_module(array).__name__ == "numpy" or is_batched(array)
+    module = importlib.import_module(f"{'scipy' if on_cpu else 'cupyx.scipy'}.{name}")
+    return array.recorded(module) if hasattr(type(array), "recorded") else module
 
 
 def device_module(device_type: str) -> ModuleType:

@@ -12,6 +12,7 @@ import importlib
 import operator
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from minigrad.ops.views import expand_array
 
 # Functions of NumPy whose results have shapes that follow from those of their arguments.
 _RECORDED = frozenset(
-    "all amax amin any argmax argmin argsort array_split broadcast_to ascontiguousarray clip"
+    "all amax amin angle any argmax argmin argsort array_split broadcast_to ascontiguousarray clip"
     " concatenate cumprod cumsum diagonal dot einsum expand_dims flip matmul max mean min moveaxis"
     " outer pad partition prod ravel repeat reshape roll rollaxis rot90 sort split"
     " squeeze stack std sum swapaxes take take_along_axis tensordot tile trace transpose tril triu"
@@ -59,6 +60,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         threads than the one that records, the library itself."""
         namespace = _namespace(on_gpu(self.value))
         return namespace if mode.recorder is not None else namespace._module
+
+    def recorded(self, module: Any) -> Any:
+        """A module of SciPy whose functions are recorded when they are called."""
+        return _Functions(module)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         stop("NumPy reads an array")
@@ -125,7 +130,10 @@ def _property(name: str) -> property:
 
 
 def _view(name: str) -> property:
-    return property(lambda self: call(getattr, (self, name), {}, f"numpy.{name}"))
+    def write(self: TracedArray, value: Any) -> None:
+        getattr(self, name)[...] = value
+
+    return property(lambda self: call(getattr, (self, name), {}, f"numpy.{name}"), write)
 
 
 def _method(name: str) -> Callable:
@@ -171,6 +179,13 @@ class _Namespace:
             return function
         return lambda *args, **kwargs: self._other(name, function, args, kwargs)
 
+    @property
+    def lib(self) -> Any:
+        """`lib.stride_tricks.as_strided`: a view."""
+        function = self._module.lib.stride_tricks.as_strided
+        made = lambda *args, **kwargs: call(function, args, kwargs, "numpy.as_strided")  # noqa: E731
+        return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=made))
+
     def _other(self, name: str, function: Callable, args: Any, kwargs: dict) -> Any:
         """A function of CuPy, which does not ask its arguments as NumPy does."""
         if name in _CREATION:
@@ -180,6 +195,17 @@ class _Namespace:
         if name not in _ABOUT:
             stop(f"cupy.{name}")
         return function(*plain(args), **plain(kwargs))
+
+
+class _Functions:
+    """A module whose functions have results with shapes that follow from their arguments."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        function, whole = getattr(self._module, name), f"{self._module.__name__}.{name}"
+        return lambda *args, **kwargs: call(function, args, kwargs, whole)
 
 
 @cache

@@ -105,7 +105,7 @@ class Watch:
             if len(items) != len(before) or not all(map(_alike, items, before)):
                 return "a list"
         for array, content in self._arrays:
-            if array.tobytes() != content:
+            if _content(array) != content:
                 return "an array of NumPy"
         return None
 
@@ -266,7 +266,7 @@ class Watch:
         if array.dtype.hasobject or array.nbytes > _MOST_BYTES:
             self._cannot(f"an array of NumPy of {array.nbytes} bytes (make it a tensor)")
         else:
-            self._arrays.append((array, array.tobytes()))
+            self._arrays.append((array, _content(array)))
 
     def _object(self, value: Any, depth: int) -> None:
         if _is_library(value):
@@ -282,6 +282,12 @@ class Watch:
                     get = partial(getattr, value)
                     self._entry(get, name, get(name, _MISSING), depth)
         self._visit(type(value), depth)
+
+
+def _content(array: np.ndarray) -> bytes:
+    """The bytes of an array, and of a masked one its mask; `np.ma.masked` has no `tobytes`."""
+    mask = np.ma.getmaskarray(array).tobytes() if isinstance(array, np.ma.MaskedArray) else b""
+    return np.ndarray.tobytes(array) + mask
 
 
 def _alike(now: Any, before: Any) -> bool:
