@@ -211,7 +211,7 @@ define("div_trunc_int", "a b", "(a - fmod(a, b)) // b", domain="int",
 define("remainder", "a b", "a % b", "g", "-g * (a // b)", refuses="b")
 define("fmod", "a b", "fmod(a, b)", "g", "-g * trunc(a / b)", refuses="b")
 define("pow", "a b", "pow(a, b)", "where(b == 0, 0, g * b * pow(a, where(b == 0, 1, b - 1)))",
-       "where((a == 0) & (b >= 0), 0, g * y * log(a))", refuses="b")
+       "where((a == 0) & (b >= 0), 0, g * y * log(where((a == 0) & (b >= 0), 1, a)))", refuses="b")
 define("neg", "x", "-x", "-g")
 define("abs", "x", "abs(x)", "g * sign(x)", refuses="b")
 define("sign", "x", "sign(x)", "g * 0")
@@ -258,8 +258,10 @@ define("tan", "x", "tan(x)", "g * (1 + y * y)", domain="float")
 define("asin", "x", "asin(x)", "g * rsqrt(1 - x * x)", domain="float")
 define("acos", "x", "acos(x)", "-g * rsqrt(1 - x * x)", domain="float")
 define("atan", "x", "atan(x)", "g / (1 + x * x)", domain="float")
-define("atan2", "a b", "atan2(a, b)", "where(a * a + b * b == 0, 0, g * b / (a * a + b * b))",
-       "where(a * a + b * b == 0, 0, -g * a / (a * a + b * b))", domain="float")
+define("atan2", "a b", "atan2(a, b)",
+       "where(a * a + b * b == 0, 0, g * b / where(a * a + b * b == 0, 1, a * a + b * b))",
+       "where(a * a + b * b == 0, 0, -g * a / where(a * a + b * b == 0, 1, a * a + b * b))",
+       domain="float")
 define("sinh", "x", "sinh(x)", "g * cosh(x)", domain="float")
 define("cosh", "x", "cosh(x)", "g * sinh(x)", domain="float")
 define("tanh", "x", "tanh(x)", "g * (1 - y * y)", domain="float")
@@ -276,15 +278,17 @@ define("hypot", "a b", "where(isinf(a) | isinf(b), maximum(where(isinf(a), abs(a
        " where(isinf(b), abs(b), 0)),"
        " where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"
        " where(b == 0, abs(a), abs(b) * sqrt(1 + (a / b) * (a / b)))))",
-       "where(y == 0, 0, g * a / y)", "where(y == 0, 0, g * b / y)", domain="float", refuses="biu")
+       "where(y == 0, 0, g * a / where(y == 0, 1, y))",
+       "where(y == 0, 0, g * b / where(y == 0, 1, y))", domain="float", refuses="biu")
 define("xlogy", "a b", "where(isnan(b), b, where(a == 0, 0, a * log(b)))",
        "g * where((a == 0) & (b <= 0), 0, log(b))", "g * a / b", domain="float")
 define("sinc", "x", "where(x == 0, 1, sin(3.141592653589793 * x) / (3.141592653589793 * x))",
-       "where(x == 0, 0, g * (cos(3.141592653589793 * x) - y) / x)", domain="float")
+       "where(x == 0, -3.289868133696453 * g * x,"
+       " g * (cos(3.141592653589793 * x) - y) / where(x == 0, 1, x))", domain="float")
 
 # Rounding, limits and choices
 define("copysign", "a b", "where((b < 0) | ((b == 0) & (1 / b < 0)), -abs(a), abs(a))",
-       "where(a == 0, 0, g * (y / a))", "g * 0", domain="float")
+       "g * (y / where(a == 0, 1, a))", "g * 0", domain="float")
 define("signbit", "x", "(x < 0) | ((x == 0) & (1 / x < 0))", result="bool")
 define("floor", "x", "floor(x)", "g * 0", refuses="b")
 define("ceil", "x", "ceil(x)", "g * 0", refuses="b")
@@ -372,8 +376,8 @@ define("smooth_l1", "x t",
        params="beta", domain="float", refuses="biu")
 define("huber", "x t",
        "where(abs(x - t) <= delta, 0.5 * (x - t) * (x - t), delta * (abs(x - t) - 0.5 * delta))",
-       "where(abs(x - t) > delta, g * delta * sign(x - t), g * (x - t))",
-       "where(abs(x - t) > delta, g * delta * sign(t - x), g * (t - x))",
+       "where(abs(x - t) >= delta, g * delta * sign(x - t), g * (x - t))",
+       "where(abs(x - t) >= delta, g * delta * sign(t - x), g * (t - x))",
        params="delta", domain="float", refuses="biu")
 define("kl_div", "x t", "t * (log(where(t == 0, 1, t)) - x)", "-g * t",
        "g * (log(where(t == 0, 1, t)) - x + where(t == 0, 0, 1))", domain="float")

@@ -65,7 +65,7 @@ TABLE: dict[str, Reduction] = {
         Reduction("sum_squares", "x * x", "a + b", "0", gradient="2 * g * x"),
         Reduction("norm1", "abs(x)", "a + b", "0", gradient="g * sign(x)"),
         Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)",
-                  gradient="where(y == 0, 0, g / y) * x"),
+                  gradient="where(y == 0, 0, g / where(y == 0, 1, y)) * x"),
         Reduction("norm_inf", "abs(x)", "maximum(a, b)", "0",
                   gradient="where((abs(x) == y) | (x != x), g * sign(x), 0) / ties"),
     )

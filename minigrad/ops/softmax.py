@@ -224,7 +224,7 @@ class MeanOfClasses(Op):
     def vjp(ctx: Any, g: Tensor, ignore_index: int | None) -> tuple:
         (divisor,) = ctx.tensors()
         if mode.enabled:
-            share = g / divisor.masked_fill(divisor == 0, math.nan)
+            share = (g / divisor).masked_fill(divisor == 0, math.nan)
         else:
             share = wrap(dispatch.together(_share, g._array, divisor._array))
         return share.expand(ctx.shapes[0]), None, None, None

@@ -596,6 +596,30 @@ def test_second_derivatives_where_an_exponential_overflows(name):
     np.testing.assert_allclose(second, np.zeros(4), atol=1e-20)
 
 
+AT_ZERO = {  # function of one or two numbers: its gradient at 0, and how fast that changes
+    "norm": (lambda x: x.reshape(1).norm(), 0, 0),
+    "sinc": (mg.sinc, 0, -(np.pi**2) / 3),
+    "atan2": (lambda x: mg.atan2(x, 0 * x), 0, 0),
+    "hypot": (lambda x: mg.hypot(x, 0 * x), 0, 0),
+    "copysign": (lambda x: mg.copysign(x, mg.ones_like(x)), 0, 0),
+    "pow": (lambda x: x ** (2 + 0 * x), 0, 2),
+}
+
+
+@pytest.mark.parametrize("name", AT_ZERO)
+def test_derivatives_at_zero_in_both_modes(name):
+    """A term that is not used, such as log(0) or 1 / 0, makes none of them NaN."""
+    function, first, second = AT_ZERO[name]
+    x = mg.tensor(0.0, dtype=mg.float64, requires_grad=True)
+    seed = mg.tensor(1.0, dtype=mg.float64, requires_grad=True)
+    (slope,) = mg.autograd.grad(function(x), x, seed, create_graph=True)
+    change, of_seed = mg.autograd.grad(slope, [x, seed])
+    assert slope == first and of_seed == first
+    np.testing.assert_allclose(change, second, atol=1e-12)
+    one = mg.ones((), dtype=mg.float64)
+    assert mg.func.jvp(function, (x.detach(),), (one,))[1] == first
+
+
 def test_higher_derivatives_at_integers():
     """Terms that do not count there are infinite, or powers of zero."""
 

@@ -347,7 +347,8 @@ def test_nll_loss_is_one_node_with_derivatives(shape, rng):
     target = minigrad.tensor(classes(rng, *shape[:1], *shape[2:], count=4).reshape(-1))
     target = target.reshape(*shape[:1], *shape[2:]) if len(shape) > 1 else target[0] % 3
     weight = minigrad.rand(4, dtype=minigrad.float64)
-    for given in ({}, {"weight": weight}, {"weight": weight, "ignore_index": 3}):
+    ignored = {"ignore_index": 3}
+    for given in ({}, ignored, {"weight": weight}, {"weight": weight, **ignored}):
         loss = F.nll_loss(x, target, reduction="none", **given)
         if len(shape) > 1:
             assert loss.grad_fn.next_functions[0][0].name() == "AccumulateGrad"
@@ -359,6 +360,9 @@ def test_nll_loss_is_one_node_with_derivatives(shape, rng):
             return F.nll_loss(x, target, reduction="none", **given) ** 2
 
         assert minigrad.autograd.gradgradcheck(square, [x])
+        assert minigrad.autograd.gradgradcheck(
+            lambda x, given=given: F.nll_loss(x.sin(), target, **given), [x]
+        )
         (plain,) = minigrad.autograd.grad(square(x).sum(), x)
         (recorded,) = minigrad.autograd.grad(square(x).sum(), x, create_graph=True)
         close(plain, recorded)
