@@ -345,14 +345,20 @@ def _lapack(name: str, A: Tensor) -> Any:
     return get_lapack_funcs((name,), (A._array,))[0]
 
 
+def _ldl_routine(name: str, A: Tensor, hermitian: bool) -> str:
+    """LAPACK's routine for symmetric matrices, or Hermitian ones, which differ if complex."""
+    return ("he" if hermitian and A.is_complex() else "sy") + name
+
+
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """(L and D of A = L D L^T in one matrix, LAPACK's pivots, info) of symmetric matrices, of which
-    the lower triangle is read; D has blocks of 1 or 2 rows. info is the place of the first zero of
-    D, from 1, or 0. No gradient."""
-    matrices("linalg.ldl_factor_ex", A, square=True, real=True)
+    the lower triangle is read; D has blocks of 1 or 2 rows. hermitian: of complex matrices that
+    equal their conjugate transpose, A = L D L^H. info is the place of the first zero of D, from 1,
+    or 0. No gradient."""
+    matrices("linalg.ldl_factor_ex", A, square=True)
     if A.requires_grad and minigrad.is_grad_enabled():
         raise NotImplementedError("linalg.ldl_factor_ex: there is no gradient of it; use detach()")
-    factor, n = _lapack("sytrf", A), A.shape[-1]
+    factor, n = _lapack(_ldl_routine("trf", A, hermitian), A), A.shape[-1]
     found = [factor(m, lower=1) for m in A._array.reshape(-1, n, n)] if A.numel() else []
     packed = np.reshape([np.tril(f[0]) for f in found], A.shape).astype(A._array.dtype)
     pivots = np.reshape([f[1] for f in found], A.shape[:-1]).astype(np.int32)
@@ -372,7 +378,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
 
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X of A X = B, for matrices B, from what `ldl_factor` gives of A; no gradient."""
-    matrices("linalg.ldl_solve", LD, square=True, real=True)
+    matrices("linalg.ldl_solve", LD, square=True)
     matrices("linalg.ldl_solve", B)
     if B.shape[-2] != LD.shape[-1]:
         raise RuntimeError(
@@ -381,7 +387,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         )
     if (LD.requires_grad or B.requires_grad) and minigrad.is_grad_enabled():
         raise NotImplementedError("linalg.ldl_solve: there is no gradient of it; use detach()")
-    finish, (n, k) = _lapack("sytrs", LD), B.shape[-2:]
+    finish, (n, k) = _lapack(_ldl_routine("trs", LD, hermitian), LD), B.shape[-2:]
     lead = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
     if not B.numel():
         return B.expand(*lead, n, k).clone()

@@ -35,11 +35,8 @@ LinAlgError = _LinAlgError
 _DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
 
 
-def matrices(
-    name: str, x: Tensor, square: bool = False, any_dtype: bool = False, real: bool = False
-) -> None:
-    """Errors unless x holds matrices, of single or double precision, square or real ones if asked
-    for."""
+def matrices(name: str, x: Tensor, square: bool = False, any_dtype: bool = False) -> None:
+    """Errors unless x holds matrices, of single or double precision, square ones if asked for."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' must be Tensor, not {type(x).__name__}")
     if x._array.ndim < 2:
@@ -49,10 +46,9 @@ def matrices(
             f"{name}: A must be batches of square matrices, but they are "
             f"{x._array.shape[-2]} by {x._array.shape[-1]} matrices"
         )
-    if x._array.dtype not in _DTYPES[: 2 if real else 4] and not any_dtype:
-        narrow = "Low precision dtypes not supported"
-        kinds = "floating point" if real else "floating point or complex"
-        wanted = narrow if is_narrow(x._array) else f"Expected a {kinds} tensor as input"
+    if x._array.dtype not in _DTYPES and not any_dtype:
+        narrow, other = "Low precision dtypes not supported", "Expected a floating point or complex"
+        wanted = narrow if is_narrow(x._array) else f"{other} tensor as input"
         legacy = x.dtype.legacy_name.removesuffix("Tensor")
         raise NotImplementedError(f"{name}: {wanted} (of 32 or 64 bits a part). Got {legacy}")
 

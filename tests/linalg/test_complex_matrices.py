@@ -131,8 +131,20 @@ def test_values_as_numpy(rng):
     close(x.norm("nuc", (-2, -1)), values)
     close(minigrad.norm(x[0], "nuc"), values[0])
     assert linalg.lstsq(x[:0], x[:0]).residuals.dtype == minigrad.float64
-    with pytest.raises(NotImplementedError, match="Expected a floating point tensor as input"):
-        linalg.ldl_factor(x)
+
+
+@pytest.mark.parametrize("hermitian", [True, False])
+def test_ldl_of_complex_matrices(rng, hermitian):
+    """Symmetric matrices, and those that equal their conjugate transpose; of both the lower
+    triangle is read."""
+    parts = (rng.standard_normal((2, 2, 5, n)) for n in (5, 3))
+    x, b = (minigrad.from_numpy(real + 1j * imag) for real, imag in parts)
+    a = x + (x.mH if hermitian else x.mT)
+    packed, pivots = linalg.ldl_factor(a.tril(), hermitian=hermitian)
+    solution = linalg.ldl_solve(packed, pivots, b, hermitian=hermitian)
+    np.testing.assert_allclose(a @ solution, b, atol=1e-10)
+    other = linalg.ldl_solve(packed, pivots, b, hermitian=not hermitian)
+    assert (a @ other - b).abs().max() > 1e-3
 
 
 def test_where_a_factorization_fails():
