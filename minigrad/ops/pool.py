@@ -140,7 +140,8 @@ def _windows(kernel: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
 def batched(name: str, x: Tensor, dims: int) -> Tensor:
     if x._array.ndim not in (dims + 1, dims + 2):
         raise RuntimeError(
-            f"{name}: Expected {dims + 1}D or {dims + 2}D input, but got {list(x.shape)}"
+            f"{name}: non-empty {dims + 1}D or {dims + 2}D (batch mode) tensor expected for input, "
+            f"but got {list(x.shape)}"
         )
     if 0 in x._array.shape[-dims - 1 :]:
         raise RuntimeError(
@@ -185,7 +186,7 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:
     """Maximum over windows of (N, C, H, W) or (C, H, W); stride defaults to the window."""
-    if input._array.dtype.kind == "b":
+    if input._array.dtype.kind in "bc":
         raise dtypes.refused("max_pool2d", input._array.dtype)
     x = batched("max_pool2d", input, 2)
     kernel, step, pads = _windows(kernel_size, stride, padding)

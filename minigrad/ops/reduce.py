@@ -351,7 +351,7 @@ def _complex_prod(x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
         return x.clone()
     x = x.movedim(place, 0)
     if not len(x):
-        x = x.new_ones((1, *x.shape[1:]))
+        x = x.sum(0, True) + 1  # part of the graph, as every product is
     while len(x) > 1:
         half = len(x) // 2
         x = functions.cat([x[:half] * x[half : 2 * half], x[2 * half :]])

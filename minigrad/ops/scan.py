@@ -201,10 +201,11 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(input))) along `dim`, computed without overflow."""
     x = input
     place = normalize_dim(dim, x._array.ndim)
-    if x.is_complex() and x._array.ndim:
-        return _complex_logcumsumexp(x, place)
-    check_floating("logcumsumexp_out_cpu", x)
-    return LogCumSumExp.apply(x, dim=place) if x._array.ndim else x.clone()
+    if not x.is_complex():
+        check_floating("logcumsumexp_out_cpu", x)
+    if not x._array.ndim:
+        return x.clone()
+    return (_complex_logcumsumexp if x.is_complex() else LogCumSumExp.apply)(x, dim=place)
 
 
 def _running_extremum(op: type[_CumExtremum], pair: type, x: Tensor, dim: int) -> Any:

@@ -166,6 +166,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     if input._array.dtype.kind in "biu":
         input = input.to(dtypes.get_default_dtype())
+    check_floating("polygamma", input)
     return input.digamma() if n == 0 else Polygamma.apply(input, n=n)
 
 

@@ -16,11 +16,11 @@ from minigrad.tensor import FUNCTIONS, Tensor, export
 _SINGLE = (
     "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical"
     " deg2rad erfinv fix gcd greater greater_equal i0 lcm less less_equal negative"
-    " not_equal polygamma rad2deg sgn"
+    " not_equal polygamma rad2deg"
 )
 _COMPOSED = (
     "addbmm addmm addmv addr baddbmm heaviside igamma igammac index_reduce ldexp"
-    " mvlgamma nextafter put renorm scatter_reduce"
+    " mvlgamma nextafter put renorm scatter_reduce sgn"
 )
 # torch has these as functions too: `torch.exp_(x)` is `x.exp_()`.
 _FUNCTIONS = (

@@ -297,7 +297,7 @@ CASES = {
         RuntimeError,
         "at most half of effective kernel size",
     ),
-    "pool_dims": (lambda: F.avg_pool2d(ones(4, 4), 2), RuntimeError, "3D or 4D input"),
+    "pool_dims": (lambda: F.avg_pool2d(ones(4, 4), 2), RuntimeError, "non-empty 3D or 4D"),
     "batch_norm_one": (
         lambda: F.batch_norm(ones(1, 3), None, None, training=True),
         ValueError,

@@ -20,6 +20,7 @@ ACCEPTED = {
     ("pca_lowrank", "value", ""): "the signs of singular vectors are free",
     ("linalg.svd", "value", ""): "the signs of singular vectors are free",
     ("linalg.eigh", "value", ""): "the signs of eigenvectors are free",
+    ("linalg.eig", "value", ""): "the phases of eigenvectors are free",
     ("linalg.lu", "raises", ""): "empty matrices of integers",
     ("linalg.lu_factor_ex", "raises", ""): "empty matrices, of integers or halves",
     ("linalg.pinv.hermitian", "gradient", ""): "of matrices that are not symmetric",
@@ -97,6 +98,27 @@ HALF = {
 }
 for _kind, _names in HALF.items():
     ACCEPTED |= {(name, _kind, dtype): "half" for name in _names.split() for dtype in HALVES}
+# Complex numbers: torch has no gradients of the first, or does not compute them; it computes the
+# second where a dimension is empty or all of an image is averaged; gradients of the third are those
+# of matrices that equal their conjugate transpose, as finite differences find them.
+COMPLEX = {
+    "lenient": (
+        "abs arange softmax log_softmax nn.functional.softmin nn.functional.adaptive_avg_pool1d"
+        " nn.functional.bilinear nn.functional.silu nn.functional.embedding select_scatter"
+        " slice_scatter nan_to_num index_reduce.mean index_reduce.prod to_sparse"
+        " scatter_reduce.sum scatter_reduce.prod scatter_reduce.mean special.spherical_bessel_j0"
+    ),
+    "raises": (
+        "cummax cummin kthvalue mode nn.functional.adaptive_avg_pool1d"
+        " nn.functional.adaptive_avg_pool3d nn.functional.soft_margin_loss"
+    ),
+    "gradient": "cholesky linalg.cholesky linalg.cholesky_ex istft",
+    "value": "logcumsumexp",  # by a multiple of 2 pi i
+    "error": "nanmedian nn.functional.scaled_dot_product_attention",
+}
+for _kind, _names in COMPLEX.items():
+    for _dtype in ("complex128", "complex64"):
+        ACCEPTED |= {(name, _kind, _dtype): "complex" for name in _names.split()}
 # As on a GPU with torch, where convolutions of integers are not implemented
 FLOATING = [f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]
 FLOATING += ["nn.functional.adaptive_avg_pool1d"]
