@@ -172,7 +172,7 @@ def gaussian_nll_loss(
     elif var.shape != input.shape:
         if var.shape == input.shape[:-1]:
             var = var.unsqueeze(-1)
-        elif var.shape != (*input.shape[:-1], 1):
+        elif var.dim() != input.dim() or _sizes_that_differ(var, input) != [1]:
             raise ValueError("var is of incorrect size")
     if bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
@@ -181,6 +181,11 @@ def gaussian_nll_loss(
         bounded.clamp_(min=eps)
     loss = 0.5 * (bounded.log() + (input - target) ** 2 / bounded)
     return _reduce(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+def _sizes_that_differ(a: Tensor, b: Tensor) -> list[int]:
+    """The sizes of `a` that those of `b` are not."""
+    return [n for n, m in zip(a.shape, b.shape, strict=True) if n != m]
 
 
 @autocasts
@@ -253,7 +258,10 @@ def multi_margin_loss(
         )
     x = input if input.dim() == 2 else input.reshape(1, -1)
     if target.dim() > 1 or target.numel() != x.shape[0]:
-        raise RuntimeError(f"inconsistent target size, got: {list(target.shape)}")
+        raise RuntimeError(
+            "target tensor should be 1-D with size equal to the batch size. Expected target size "
+            f"[{x.shape[0]}], but got {list(target.shape)}"
+        )
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
     if weight is not None and tuple(weight.shape) != (x.shape[1],):

@@ -608,6 +608,9 @@ def batch_norm(
     In training, uses the statistics of the batch and updates the running statistics (with the
     unbiased variance); otherwise uses the running statistics.
     """
+    if eps < 0 or (training and not eps):
+        how = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {how}, but got {eps}")
     if not input.numel() and input.dim() > 0:
         return _of_nothing(input, weight, bias)
     check_floating("batch_norm", input)

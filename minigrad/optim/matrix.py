@@ -190,5 +190,7 @@ def _check_real(name: str, param: Tensor) -> None:
 
 
 def _check_not_below(name: str, value: Any, least: int = 0) -> None:
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
     if not least <= number(value):
         raise ValueError(f"{name} should be >= {least} but is: {value}")

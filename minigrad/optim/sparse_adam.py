@@ -30,6 +30,8 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
         if not 0.0 < float(lr):
             raise ValueError(f"Invalid learning rate: {lr}")
         if not 0.0 < eps:
@@ -42,6 +44,11 @@ class SparseAdam(Optimizer):
                     raise ValueError(
                         f"Sparse params at indices [{i}]: SparseAdam requires dense parameter "
                         "tensors"
+                    )
+                if param.is_complex():
+                    raise ValueError(
+                        f"Complex params at indices [{i}]: SparseAdam does not support complex "
+                        "parameters"
                     )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -57,6 +57,17 @@ class _ConstantPadNd(_PadNd):
         return f"padding={self.padding}, value={self.value}"
 
 
+class _CircularPadNd(_PadNd):
+    _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (self._dims + 1, self._dims + 2):
+            raise ValueError(
+                f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)"
+            )
+        return super().forward(input)
+
+
 class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with `value`."""
 
@@ -103,18 +114,16 @@ class ReplicationPad2d(_PadNd):
     _mode = "replicate"
 
 
-class CircularPad1d(_PadNd):
+class CircularPad1d(_CircularPadNd):
     """Pads with the values of the opposite end."""
 
     _dims = 1
-    _mode = "circular"
 
 
-class CircularPad2d(_PadNd):
+class CircularPad2d(_CircularPadNd):
     """Pads with the values of the opposite border."""
 
     _dims = 2
-    _mode = "circular"
 
 
 class ConstantPad3d(_ConstantPadNd):
@@ -149,8 +158,7 @@ class ReplicationPad3d(_PadNd):
     _mode = "replicate"
 
 
-class CircularPad3d(_PadNd):
+class CircularPad3d(_CircularPadNd):
     """Pads with the values of the opposite face."""
 
     _dims = 3
-    _mode = "circular"

@@ -94,12 +94,16 @@ class RNNBase(Module):
                 f"num_layers={layers}",
                 stacklevel=4,
             )
-        if not isinstance(hidden, int):
-            raise TypeError(f"hidden_size should be of type int, got: {type(hidden).__name__}")
-        if hidden <= 0:
-            raise ValueError("hidden_size must be greater than zero")
-        if layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
+        kinds = dict(bias=bool, batch_first=bool, input_size=int, hidden_size=int)
+        for name, wanted in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, wanted):
+                raise TypeError(
+                    f"{name} should be of type {wanted.__name__}, got: {type(value).__name__}"
+                )
+        for name in ("input_size", "hidden_size", "num_layers"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be greater than zero")
         if self.proj_size < 0:
             raise ValueError(
                 "proj_size should be a positive integer or zero to disable projections"
