@@ -47,8 +47,8 @@ def layout(
     """
     spans = {b: span for b, span in lives(calls, memory).items() if b not in placed}
     for buffer in kept:
-        if buffer in spans:
-            spans[buffer] = (spans[buffer][0], len(calls))
+        if buffer.kind in PLANNED and buffer not in placed:  # no call may need it
+            spans[buffer] = (spans.get(buffer, (0, 0))[0], len(calls))
     ends: dict[int, list[Buffer]] = {}
     for buffer, (_, last) in spans.items():
         ends.setdefault(last, []).append(buffer)

@@ -11,7 +11,7 @@ import pytest
 
 import minigrad
 import minigrad.nn.functional as F
-from minigrad import nn
+from minigrad import backends, nn
 from minigrad.compiler import capture, fuse, lift
 
 from .test_compile import close
@@ -454,3 +454,18 @@ def test_a_view_whose_base_became_part_of_a_graph():
         assert y.tolist() == [[1, 2], [2, 2]]
         y.sum().backward()
         assert weight.grad.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_gradients_that_read_no_gradient(backend):
+    """Of tensors without elements: no call of the backward part reads what it is given."""
+    functions = [lambda x, y: (x * y).sum(), lambda x, y: (x.sum(), y * 2), lambda x, y: x @ y]
+    with backends.use(backend):
+        for function in functions:
+            compiled = minigrad.compile(function, fullgraph=True)
+            for _ in range(3):
+                x, y = (minigrad.ones(0, requires_grad=True) for _ in range(2))
+                result = compiled(x, y)
+                total = sum(part.sum() for part in (result if type(result) is tuple else (result,)))
+                total.backward()
+                assert total == 0 and x.grad.shape == y.grad.shape == (0,)

@@ -143,8 +143,17 @@ def label(entry: Any) -> str:
 # --- values ---
 
 
-def from_torch(value: Any, leaves: list) -> Any:
-    """Arguments of a sample as minigrad's: tensors are copied with their strides.
+def copied(value: Any) -> Any:
+    """A tensor of torch as one of minigrad with the same order of strides."""
+    import torch
+
+    if value.dtype == torch.bfloat16:
+        return minigrad.from_numpy(value.detach().float().numpy()).to(minigrad.bfloat16)
+    return minigrad.from_numpy(value.detach().resolve_conj().resolve_neg().numpy().copy(order="K"))
+
+
+def from_torch(value: Any, leaves: list, copy: Callable = copied) -> Any:
+    """Arguments of a sample as minigrad's; tensors by `copy`.
 
     leaves: gets pairs (torch tensor, minigrad tensor) of those that require a gradient.
     """
@@ -154,12 +163,7 @@ def from_torch(value: Any, leaves: list) -> Any:
     if known:
         return known[0]
     if isinstance(value, torch.Tensor):
-        if value.dtype == torch.bfloat16:
-            tensor = minigrad.from_numpy(value.detach().float().numpy()).to(minigrad.bfloat16)
-        else:
-            tensor = minigrad.from_numpy(
-                value.detach().resolve_conj().resolve_neg().numpy().copy(order="K")
-            )
+        tensor = copy(value)
         if value.requires_grad:
             tensor.requires_grad_()
             leaves.append((value, tensor))
@@ -171,11 +175,11 @@ def from_torch(value: Any, leaves: list) -> Any:
     if isinstance(value, torch.memory_format | torch.layout):
         return str(value).removeprefix("torch.")
     if isinstance(value, list):
-        return [from_torch(v, leaves) for v in value]
+        return [from_torch(v, leaves, copy) for v in value]
     if isinstance(value, tuple):
-        return tuple([from_torch(v, leaves) for v in value])
+        return tuple([from_torch(v, leaves, copy) for v in value])
     if isinstance(value, dict):
-        return {k: from_torch(v, leaves) for k, v in value.items()}
+        return {k: from_torch(v, leaves, copy) for k, v in value.items()}
     if callable(value) and not isinstance(value, type):
         return translated(value) or value
     return value
@@ -341,10 +345,14 @@ def _described(sample: Any) -> str:
     ]
 
 
-def _one(ours: Callable, theirs: Callable, sample: Any) -> tuple[str, str] | None:
+def _one(
+    ours: Callable, theirs: Callable, sample: Any, copy: Callable = copied
+) -> tuple[str, str] | None:
     leaves: list = []
     try:
-        arguments = from_torch((sample.input, tuple(sample.args), dict(sample.kwargs)), leaves)
+        arguments = from_torch(
+            (sample.input, tuple(sample.args), dict(sample.kwargs)), leaves, copy
+        )
     except (TypeError, RuntimeError, AttributeError, ValueError):  # complex, sparse, 65-D tensors
         return None
     given, args, kwargs = arguments
