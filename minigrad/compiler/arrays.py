@@ -101,8 +101,10 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             self.value[plain(key)] = plain(value)
         else:
             recorder.use(self)
-            part = key if key is Ellipsis else (*key, ...) if isinstance(key, tuple) else (key, ...)
-            recorder.assign(self.value[part], value)
+            parts = key if isinstance(key, tuple) else (key,)
+            if not any(part is Ellipsis for part in parts):
+                parts = (*parts, ...)  # a view, of a single element, too
+            recorder.assign(self.value[parts], value)
 
     def __len__(self) -> int:
         return len(self.value)

@@ -18,6 +18,13 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or on_gpu(value)
 
 
+def with_arrays(result: Any) -> Any:
+    """What a function of NumPy returns, with arrays in place of NumPy's numbers."""
+    if type(result) in (tuple, list):
+        return type(result)([with_arrays(part) for part in result])
+    return np.asarray(result) if isinstance(result, np.generic) else result
+
+
 def arrays_in(value: Any) -> Iterator[Any]:
     """The arrays in nested tuples, lists and dictionaries."""
     if isinstance(value, (tuple, list)):

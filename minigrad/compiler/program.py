@@ -13,7 +13,7 @@ from kernels.support import wrong_index
 from minigrad.compiler import places
 from minigrad.compiler.graph import Buffer, Call, Memory, Place
 from minigrad.compiler.late import Draw, Late, value_now
-from minigrad.compiler.places import ALIGNMENT, arrays_in
+from minigrad.compiler.places import ALIGNMENT, arrays_in, with_arrays
 from minigrad.compiler.plan import Layout
 from minigrad.random import Generator
 from minigrad.utils._pytree import tree_leaves, tree_map
@@ -148,10 +148,8 @@ class Program:
             if late:
                 given, named = tree_map(self._number, args), tree_map(self._number, kwargs)
             result = function(*given, **named)
-            if isinstance(result, np.generic):
-                result = np.asarray(result)
             if places:
-                found = list(arrays_in(result))
+                found = list(arrays_in(with_arrays(result)))
                 for place, output in zip(places, outputs, strict=True):
                     if found[place].shape != output.shape:
                         raise RuntimeError(

@@ -29,6 +29,7 @@ from minigrad.compiler.places import (
     may_share,
     owner_of,
     place_of,
+    with_arrays,
 )
 from minigrad.compiler.updates import Updates
 from minigrad.utils._pytree import tree_map
@@ -154,9 +155,7 @@ class Recorder(Lifted):
                 self.memory.add(array, GIVEN)
             for array in written:
                 self._before_write(array)
-        result = function(*args, **kwargs)
-        if isinstance(result, np.generic):
-            result = np.asarray(result)
+        result = with_arrays(function(*args, **kwargs))
         if name in _CONTIGUOUS and result.dtype.kind != "c" and not may_share(result, args[0]):
             copied = plain(self.operation("copy", dialect_in_use().copy, (args[0],), {}))
             result = function(copied, *args[1:], **kwargs)  # a view

@@ -469,3 +469,21 @@ def test_gradients_that_read_no_gradient(backend):
                 total = sum(part.sum() for part in (result if type(result) is tuple else (result,)))
                 total.backward()
                 assert total == 0 and x.grad.shape == y.grad.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        minigrad.special.airy_ai,  # by SciPy: a tuple of numbers
+        lambda x: minigrad.frexp(x)[0],
+        lambda x: minigrad.aminmax(x)[1],
+        lambda x: minigrad.mode(x * minigrad.ones(3))[0],  # writes to parts[..., 0]
+    ],
+)
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_results_without_dimensions_are_computed_again(function, backend):
+    with backends.use(backend):
+        compiled = minigrad.compile(function, fullgraph=True)
+        for value in (0.1, 0.2, 0.3):
+            x = minigrad.tensor(value)
+            close(compiled(x), function(x))
