@@ -24,11 +24,12 @@ from minigrad.ops.views import expand_array
 
 # Functions of NumPy whose results have shapes that follow from those of their arguments.
 _RECORDED = frozenset(
-    "all amax amin angle any argmax argmin argsort array_split broadcast_to ascontiguousarray clip"
-    " concatenate cumprod cumsum diagonal dot einsum expand_dims flip matmul max mean min moveaxis"
-    " outer pad partition prod ravel repeat reshape roll rollaxis rot90 sort split"
-    " squeeze stack std sum swapaxes take take_along_axis tensordot tile trace transpose tril triu"
-    " var vdot where copy real imag diff searchsorted".split()
+    "all amax amin angle any argmax argmin argpartition argsort array_split ascontiguousarray"
+    " broadcast_arrays broadcast_to clip concatenate cumprod cumsum diagonal dot einsum"
+    " expand_dims flip matmul max mean min moveaxis outer pad partition prod ravel repeat"
+    " reshape roll rollaxis rot90 sort split squeeze stack std sum swapaxes take take_along_axis"
+    " tensordot tile trace transpose tril triu var vdot where copy real imag diff"
+    " searchsorted".split()
 )
 _ABOUT = frozenset(("may_share_memory", "shares_memory", "shape", "ndim", "result_type"))
 _CREATION = frozenset(("zeros_like", "ones_like", "empty_like", "full_like"))

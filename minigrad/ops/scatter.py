@@ -15,7 +15,7 @@ from minigrad._foreign import check_tensors
 from minigrad._overlap import check_no_overlap
 from minigrad.autograd.mode import mode
 from minigrad.autograd.node import Op
-from minigrad.backends import array_module
+from minigrad.backends import array_module, on_gpu
 from minigrad.ops.brackets import plus_multiple
 from minigrad.ops.index import (
     FEW,
@@ -125,7 +125,7 @@ class ScatterReduce(Op):
             places = plus_multiple(start, step, index)
         places = places.reshape(-1)  # flat: ufunc.at is fast
         used = src[region].reshape(-1)
-        if reduce == "prod" and xp is not np:  # CuPy has no multiply.at: the CPU multiplies
+        if reduce == "prod" and on_gpu(out):  # CuPy has no multiply.at: the CPU multiplies
             host = out.get()
             np.multiply.at(host.reshape(-1), places.get(), used.get())
             out.set(host)

@@ -487,3 +487,30 @@ def test_results_without_dimensions_are_computed_again(function, backend):
         for value in (0.1, 0.2, 0.3):
             x = minigrad.tensor(value)
             close(compiled(x), function(x))
+
+
+def _multiplied(x):
+    rows = minigrad.tensor([0, 2, 0])
+    return x.index_reduce(0, rows, x[:3] + 1, "prod")
+
+
+def _picked(x):
+    rows, columns = minigrad.tensor([[0], [2]]), minigrad.tensor([1, 3, 0])
+    return x[rows, columns] * x[columns, 2]
+
+
+@pytest.mark.parametrize(
+    ("function", "recorded"),
+    [(_picked, True), (lambda x: x.topk(3)[0], True), (_multiplied, False)],
+    ids=["indices", "topk", "products"],
+)
+def test_what_numpy_does_with_places(function, recorded, rng):
+    compiled = minigrad.compile(function)
+    for _ in range(3):
+        x = minigrad.from_numpy(rng.standard_normal((4, 50)).astype(np.float32))
+        x.requires_grad_()
+        result, wanted = compiled(x), function(x)
+        close(result, wanted)
+        (mine,), (other,) = (minigrad.autograd.grad(y.sum(), x) for y in (result, wanted))
+        close(mine, other)
+    assert ("2 replayed" in compiled.report()) == recorded, compiled.report()
