@@ -20,7 +20,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import USED_TWICE, Identity, Node, attach, edge
 from minigrad.backends import current
 from minigrad.compiler import plan
-from minigrad.compiler.arrays import TracedArray, is_plain
+from minigrad.compiler.arrays import TracedArray, is_plain, plain
 from minigrad.compiler.attach import Attachment
 from minigrad.compiler.entry import Entry, kept_arrays
 from minigrad.compiler.fuse import Fusion
@@ -245,7 +245,7 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
         for leaf, own in hooks:
             leaf._hooks = own
     entry.slopes = [
-        (numbers.get(id(leaf), leaf), None if s is None else s._array.value)
+        (numbers.get(id(leaf), leaf), None if s is None else plain(s._array))
         for leaf, s in zip(found, slopes, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from minigrad.autograd.mode import mode
 from minigrad.autograd.node import OpNode
 from minigrad.backends import current
 from minigrad.compiler.arrays import TracedArray, is_plain, plain
-from minigrad.compiler.graph import INPUT, Memory
+from minigrad.compiler.graph import INPUT, Buffer, Memory
 from minigrad.compiler.places import (
     ALIGNMENT,
     WORD,
@@ -81,6 +81,14 @@ class Lifted:
         self.counters.append((tensor._counter, tensor._counter[0]))
         tensor._array = self._traced[id(array)]
         return buffer
+
+    def trace_tensors_in(self, buffer: Buffer) -> None:
+        """Tensors that the step has made hold arrays of NumPy as long as these are constants: what
+        NumPy computes with them is one, too. Now this memory changes."""
+        for tensor in all_tensors():
+            array: Any = every_attribute(tensor).get("_array")
+            if is_plain(array) and self.memory.find(array) is buffer:
+                tensor._array = TracedArray(array)
 
     def _copy(self, array: np.ndarray) -> np.ndarray:
         once = array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]

@@ -280,11 +280,14 @@ class Recorder(Lifted):
         content = owner.copy()
         self.memory.add(content, CONSTANT)
         later, self.calls = self.calls, []
-        self.operation(
-            "pointwise", dialect_in_use().pointwise, (TABLE["copy"], content), {"out": owner}
-        )
+        if owner.dtype.kind == "c":  # no kernel copies complex numbers
+            self.calls.append(Call("assign", assign, (owner, content), writes=(owner,)))
+        else:
+            function = dialect_in_use().pointwise
+            self.operation("pointwise", function, (TABLE["copy"], content), {"out": owner})
         self.starts.append((self._born.get(buffer, 0), self.calls[0]))
         self.calls = later
+        self.trace_tensors_in(buffer)
 
     def _traced_result(self, result: Any) -> Any:
         if is_array(result):

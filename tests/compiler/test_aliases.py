@@ -5,6 +5,8 @@ import pytest
 
 import minigrad
 
+from .test_compile import close
+
 
 def change_first(u, v, w):
     u.mul_(2.0)
@@ -145,3 +147,68 @@ def test_a_view_of_a_leaf_is_refused():
             view = leaf[:2]
         with pytest.raises(RuntimeError, match="created in no_grad mode"):
             function(view)
+
+
+def _through_a_view(x, p):
+    rows = x.view(2, 3)
+    rows[0] = p
+    return x
+
+
+def _beside_a_view(x, p):
+    end = x[2:]
+    x[:3] = p
+    return minigrad.cat([end, end[:2]])
+
+
+CHANGES = {
+    "assigned": lambda x, p: x.__setitem__(slice(0, 3), p) or x,
+    "added": lambda x, p: x.add_(p.repeat(2)),
+    "at places": lambda x, p: x.index_put_((minigrad.tensor([0, 4, 2]),), p),
+    "as out": lambda x, p: minigrad.mul(p.repeat(2), 3, out=x),
+    "through a view": _through_a_view,
+    "beside a view": _beside_a_view,
+}
+MADE = {
+    "zeros": lambda: minigrad.zeros(6),
+    "numbers": lambda: minigrad.tensor([1.0, 2, 3, 4, 5, 6]),
+    "range": lambda: minigrad.arange(6.0),
+}
+BY_NUMPY = {
+    "sort": lambda x: x.sort()[0],
+    "svdvals": lambda x: minigrad.linalg.svdvals(x.reshape(2, 3)),
+    "fft": lambda x: minigrad.fft.fft(x).abs(),
+    "i0e": minigrad.special.i0e,
+}
+
+
+@pytest.mark.parametrize("function", BY_NUMPY)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("made", MADE)
+def test_what_the_step_makes_and_changes_is_no_constant(made, change, function, rng):
+    """Also for what NumPy and SciPy compute, to which a replay gives the changed numbers."""
+
+    def step(p):
+        return BY_NUMPY[function](CHANGES[change](MADE[made](), p))
+
+    compiled = minigrad.compile(step, fullgraph=True)
+    for _ in range(3):
+        p = minigrad.from_numpy(rng.standard_normal(3).astype(np.float32))
+        close(compiled(p), step(p))
+
+
+def test_a_gradient_that_is_a_constant_where_another_is_not(rng):
+    """Complex numbers written into zeros, transformed and read by their absolute values."""
+
+    def step(p):
+        whole = minigrad.zeros(6, 5, dtype=minigrad.complex64)
+        whole[:4, :4] = p
+        return minigrad.fft.irfft(whole, 8).square().sum() + minigrad.fft.ifft(whole).abs().sum()
+
+    compiled = minigrad.compile(step, fullgraph=True)
+    for _ in range(3):
+        p = rng.standard_normal((2, 4, 4)).astype(np.float32)
+        p, q = (minigrad.from_numpy(p[0] + 1j * p[1]).requires_grad_() for _ in range(2))
+        compiled(p).backward()
+        step(q).backward()
+        close(p.grad, q.grad)
