@@ -191,7 +191,7 @@ def test_what_the_step_makes_and_changes_is_no_constant(made, change, function, 
     def step(p):
         return BY_NUMPY[function](CHANGES[change](MADE[made](), p))
 
-    compiled = minigrad.compile(step, fullgraph=True)
+    compiled = minigrad.compile(step)  # not all of these can be recorded
     for _ in range(3):
         p = minigrad.from_numpy(rng.standard_normal(3).astype(np.float32))
         close(compiled(p), step(p))
