@@ -184,10 +184,13 @@ class _Namespace:
 
     @property
     def lib(self) -> Any:
-        """`lib.stride_tricks.as_strided`: a view."""
-        function = self._module.lib.stride_tricks.as_strided
-        made = lambda *args, **kwargs: call(function, args, kwargs, "numpy.as_strided")  # noqa: E731
-        return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=made))
+        """`lib.stride_tricks.as_strided`, which makes a view."""
+
+        def as_strided(*args: Any, **kwargs: Any) -> Any:
+            function = self._module.lib.stride_tricks.as_strided
+            return call(function, args, kwargs, "numpy.as_strided")
+
+        return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=as_strided))
 
     def _other(self, name: str, function: Callable, args: Any, kwargs: dict) -> Any:
         """A function of CuPy, which does not ask its arguments as NumPy does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -336,10 +337,24 @@ def recording(recorder: Recorder) -> Iterator[None]:
     """Let a recorder write down what this thread computes."""
     mode.recorder = recorder
     try:
-        with wrong_index.recording(), noticed_output():
+        with wrong_index.recording(), noticed_output(), _old_objects_apart():
             yield
     finally:
         mode.recorder = None
+
+
+@contextmanager
+def _old_objects_apart() -> Iterator[None]:
+    """A search for the tensors that the step has made passes over what there was before: in a
+    process with Numba that takes milliseconds."""
+    apart = not gc.get_freeze_count()
+    if apart:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if apart:
+            gc.unfreeze()
 
 
 def _is_index(array: Any) -> bool:
