@@ -56,13 +56,13 @@ def from_an_array():
 
 def from_a_masked_array():
     array = np.ma.masked_array([1.0, 3.0, 5.0], [False, False, False])
-    place = {1.0: 0, 3.0: 1, 5.0: 2}
+    place, masked = {1.0: 0, 3.0: 1, 5.0: 2}, np.ma.masked
 
     def change(value):  # all but one number are masked
         array.mask[:] = True
         array.mask[place[value]] = False
 
-    return (lambda x: x * float(array.sum()) if array is not np.ma.masked else x), change
+    return (lambda x: x * float(array.sum()) if array is not masked else x), change
 
 
 def from_a_default():

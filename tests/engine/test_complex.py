@@ -311,3 +311,11 @@ def test_gradients_at_the_cuts_as_torch(name, torch, rng):
             getattr(t, name)(z).backward(t.tensor(np.full(6, 0.7 - 0.3j)))
             found.append(z.grad.detach().numpy())
         np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+
+
+def test_a_product_of_nothing_is_part_of_the_graph():
+    z = m.zeros(2, 0, 3, dtype=m.complex64, requires_grad=True)
+    for product in (z.prod(), z.prod(1), z.prod(1, keepdim=True)):
+        assert product.requires_grad and (product == 1).all()
+    z.prod(1).abs().sum().backward()
+    assert z.grad.shape == z.shape

@@ -220,8 +220,12 @@ def states(t, *shape):
         lambda t: t.nn.LSTMCell(3, 4)(t.zeros(2, 3), (t.zeros(2, 4), t.zeros(2, 5))),
         lambda t: t.nn.GRUCell(3, 4)(t.zeros(2, 3), t.zeros(3, 4)),
         lambda t: t.nn.RNNCell(3, 4)(t.zeros(2, 4)),
+        lambda t: t.nn.LSTM(3, 4, batch_first="False"),
+        lambda t: t.nn.GRU(3, 4, bias=0),
+        lambda t: t.nn.RNN(0, 4),
+        lambda t: t.nn.LSTM(3.0, 4),
     ],
-    ids=range(30),
+    ids=range(34),
 )
 def test_errors_as_torch(program, same_error):
     with warnings.catch_warnings():
