@@ -281,7 +281,7 @@ class Recorder(Lifted):
         content = owner.copy()
         self.memory.add(content, CONSTANT)
         later, self.calls = self.calls, []
-        if owner.dtype.kind == "c":  # no kernel copies complex numbers
+        if owner.dtype.kind == "c":  # which kernels in CUDA C do not take
             self.calls.append(Call("assign", assign, (owner, content), writes=(owner,)))
         else:
             function = dialect_in_use().pointwise
