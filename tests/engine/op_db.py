@@ -185,19 +185,19 @@ def from_torch(value: Any, leaves: list, copy: Callable = copied) -> Any:
     return value
 
 
-def _array(tensor: Any) -> np.ndarray:
+def as_numpy(tensor: Any) -> np.ndarray:
     tensor = tensor.detach()
     name = str(tensor.dtype)
     return (tensor.float() if name.endswith("bfloat16") else tensor).numpy(force=True)
 
 
-def _flat(result: Any) -> list:
+def flat(result: Any) -> list:
     if isinstance(result, list | tuple) and type(result).__name__ not in ("Size",):
-        return [part for item in result for part in _flat(item)]
+        return [part for item in result for part in flat(item)]
     return [result]
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
     return hasattr(value, "detach")
 
 
@@ -207,15 +207,15 @@ TOLERANCE = {
 }  # fmt: skip
 
 
-def _compared(mine: Any, theirs: Any, tolerance: float) -> tuple[str, str] | None:
+def first_difference(mine: Any, theirs: Any, tolerance: float) -> tuple[str, str] | None:
     """(kind, detail) of the first difference between two results."""
-    ours, wanted = _flat(mine), _flat(theirs)
+    ours, wanted = flat(mine), flat(theirs)
     if len(ours) != len(wanted):
         return "structure", f"{len(ours)} results, torch has {len(wanted)}"
     for a, b in zip(ours, wanted, strict=True):
-        if _is_tensor(a) != _is_tensor(b):
+        if is_tensor(a) != is_tensor(b):
             return "structure", f"{type(a).__name__}, torch has {type(b).__name__}"
-        if not _is_tensor(b):
+        if not is_tensor(b):
             if isinstance(b, bool | int | float) and a != b:
                 return "value", f"{a}, torch has {b}"
             continue
@@ -224,13 +224,13 @@ def _compared(mine: Any, theirs: Any, tolerance: float) -> tuple[str, str] | Non
         named = str(b.dtype).removeprefix("torch.")
         if a.dtype.name != named:
             return "dtype", f"{a.dtype.name}, torch has {named}"
-        found = _unequal(_array(a), _array(b), max(tolerance, TOLERANCE.get(named, 0.0)))
+        found = unequal(as_numpy(a), as_numpy(b), max(tolerance, TOLERANCE.get(named, 0.0)))
         if found:
             return "value", found
     return None
 
 
-def _unequal(a: np.ndarray, b: np.ndarray, tolerance: float) -> str | None:
+def unequal(a: np.ndarray, b: np.ndarray, tolerance: float) -> str | None:
     if b.dtype.kind not in "fc":
         tolerance = 0.0
     if b.dtype.kind == "b":
@@ -248,7 +248,7 @@ def _unequal(a: np.ndarray, b: np.ndarray, tolerance: float) -> str | None:
 # --- running ---
 
 
-def _outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def outcome(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -283,19 +283,19 @@ def run(
     count, found = 0, []
     with backends.use(backend):
         for sample in samples(entry, dtype, errors=dtype == "float64"):
-            if _undefined(entry, sample):
+            if undefined(entry, sample):
                 continue
             if limit is not None and count >= limit:
                 break
             count += 1
-            difference = _one(ours, theirs, sample)
+            difference = of_sample(ours, theirs, sample)
             if difference:
                 found.append(Difference(label(entry), "", dtype, difference[0],
-                                        _described(sample), difference[1]))  # fmt: skip
+                                        described(sample), difference[1]))  # fmt: skip
     return count, found
 
 
-def _undefined(entry: Any, sample: Any) -> bool:
+def undefined(entry: Any, sample: Any) -> bool:
     """Whether torch's result depends on chance, or on which of equal elements it finds first."""
     import torch
 
@@ -309,7 +309,7 @@ def _undefined(entry: Any, sample: Any) -> bool:
     if entry.name == "mode":
         return given.numel() > 1000  # where torch's order of equal elements is another one
     if entry.name in ("kthvalue", "topk", "sort", "argsort") and not sample.kwargs.get("stable"):
-        return np.unique(_array(given.resolve_conj())).size < given.numel()
+        return np.unique(as_numpy(given.resolve_conj())).size < given.numel()
     return False
 
 
@@ -328,24 +328,24 @@ def run_inplace(entry: Any, dtype: str, backend: str = "numpy") -> tuple[int, li
             if not isinstance(sample.input, torch.Tensor):
                 continue
             count += 1
-            difference = _one(
+            difference = of_sample(
                 lambda x, *a, **k: ours(x.clone(), *a, **k),
                 lambda x, *a, **k: theirs(x.clone(), *a, **k),
                 sample,
             )
             if difference:
                 found.append(Difference(label(entry), "_", dtype, difference[0],
-                                        _described(sample), difference[1]))  # fmt: skip
+                                        described(sample), difference[1]))  # fmt: skip
     return count, found
 
 
-def _described(sample: Any) -> str:
+def described(sample: Any) -> str:
     return re.sub(r', device="cpu"|, broadcasts_input=False|, name=\'\'', "", sample.summary())[
         :300
     ]
 
 
-def _one(
+def of_sample(
     ours: Callable, theirs: Callable, sample: Any, copy: Callable = copied
 ) -> tuple[str, str] | None:
     leaves: list = []
@@ -356,9 +356,9 @@ def _one(
     except (TypeError, RuntimeError, AttributeError, ValueError):  # complex, sparse, 65-D tensors
         return None
     given, args, kwargs = arguments
-    expected, refusal = _outcome(lambda: theirs(sample.input, *sample.args, **sample.kwargs))
-    result, error = _outcome(lambda: ours(given, *args, **kwargs))
-    if any(_is_tensor(t) and t.is_sparse for t in _flat(expected)):
+    expected, refusal = outcome(lambda: theirs(sample.input, *sample.args, **sample.kwargs))
+    result, error = outcome(lambda: ours(given, *args, **kwargs))
+    if any(is_tensor(t) and t.is_sparse for t in flat(expected)):
         return None
     if refusal is not None:
         if error is None:
@@ -373,35 +373,35 @@ def _one(
         return "raises", f"{type(error).__name__}: {str(error).splitlines()[0]}"
     tolerance = max(
         (TOLERANCE.get(str(t.dtype).removeprefix("torch."), 0.0)
-         for t in _flat([sample.input, list(sample.args), *sample.kwargs.values()])
-         if _is_tensor(t)), default=0.0,
+         for t in flat([sample.input, list(sample.args), *sample.kwargs.values()])
+         if is_tensor(t)), default=0.0,
     )  # fmt: skip
     try:
-        difference = _compared(result, expected, tolerance)
+        difference = first_difference(result, expected, tolerance)
     except Exception as broken:  # a result that is no proper tensor
         return "structure", f"unusable: {type(broken).__name__}: {broken}"
-    return difference or _gradients(result, expected, leaves)
+    return difference or gradients(result, expected, leaves)
 
 
-def _gradients(result: Any, expected: Any, leaves: list) -> tuple[str, str] | None:
+def gradients(result: Any, expected: Any, leaves: list) -> tuple[str, str] | None:
     """The first difference between the gradients of the leaves."""
     import torch
 
     pairs = [
-        (a, b) for a, b in zip(_flat(result), _flat(expected), strict=True)
-        if _is_tensor(b) and b.requires_grad
+        (a, b) for a, b in zip(flat(result), flat(expected), strict=True)
+        if is_tensor(b) and b.requires_grad
     ]  # fmt: skip
-    for a, b in zip(_flat(result), _flat(expected), strict=True):
-        if _is_tensor(b) and a.requires_grad != b.requires_grad:
+    for a, b in zip(flat(result), flat(expected), strict=True):
+        if is_tensor(b) and a.requires_grad != b.requires_grad:
             return "gradient", f"requires_grad is {a.requires_grad}, torch has {b.requires_grad}"
     if not pairs:
         return None
     rng = np.random.default_rng(0)
-    seeds = [_random(rng, _array(b)) for _, b in pairs]
-    wanted, refusal = _outcome(lambda: torch.autograd.grad(
+    seeds = [random_like(rng, as_numpy(b)) for _, b in pairs]
+    wanted, refusal = outcome(lambda: torch.autograd.grad(
         [b for _, b in pairs], [t for t, _ in leaves], [torch.tensor(s) for s in seeds],
         allow_unused=True))  # fmt: skip
-    grads, error = _outcome(lambda: minigrad.autograd.grad(
+    grads, error = outcome(lambda: minigrad.autograd.grad(
         [a for a, _ in pairs], [t for _, t in leaves], [minigrad.tensor(s) for s in seeds],
         allow_unused=True))  # fmt: skip
     if refusal is not None:
@@ -411,16 +411,16 @@ def _gradients(result: Any, expected: Any, leaves: list) -> tuple[str, str] | No
     for mine, theirs, (leaf, _) in zip(grads, wanted, leaves, strict=True):
         if mine is None or theirs is None:
             other = theirs if mine is None else mine
-            if other is not None and _array(other).any():
+            if other is not None and as_numpy(other).any():
                 return "gradient", f"None on one side only: minigrad {mine is None}"
             continue
-        found = _unequal(_array(mine), _array(theirs), 1e-6)
+        found = unequal(as_numpy(mine), as_numpy(theirs), 1e-6)
         if found:
             return "gradient", f"of an input of shape {list(leaf.shape)}: {found}"
     return None
 
 
-def _random(rng: np.random.Generator, like: np.ndarray) -> np.ndarray:
+def random_like(rng: np.random.Generator, like: np.ndarray) -> np.ndarray:
     numbers = rng.standard_normal(like.shape)
     if like.dtype.kind == "c":
         numbers = numbers + 1j * rng.standard_normal(like.shape)

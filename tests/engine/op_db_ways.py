@@ -29,28 +29,28 @@ def run(
         for count, sample in enumerate(op_db.samples(entry, dtype, errors=False)):
             if count == limit:
                 return
-            if not op_db._undefined(entry, sample):
+            if not op_db.undefined(entry, sample):
                 found = WAYS[way](entry, sample)
                 if found:
-                    yield op_db._described(sample), found
+                    yield op_db.described(sample), found
 
 
 def _tensors(result: Any) -> list:
-    return [part for part in op_db._flat(result) if op_db._is_tensor(part)]
+    return [part for part in op_db.flat(result) if op_db.is_tensor(part)]
 
 
 def _different(mine: Any, theirs: Any, relative: float = CLOSE) -> str | None:
     """How two tensors differ, or tensors and None, which stands for zeros."""
     if mine is None or theirs is None:
         other = theirs if mine is None else mine
-        return None if other is None or not op_db._array(other).any() else "None on one side"
-    a, b = op_db._array(mine), op_db._array(theirs)
+        return None if other is None or not op_db.as_numpy(other).any() else "None on one side"
+    a, b = op_db.as_numpy(mine), op_db.as_numpy(theirs)
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         return f"{list(a.shape)} of {a.dtype}, and {list(b.shape)} of {b.dtype}"
     if b.dtype.kind in "fc":
         scale = np.abs(b[np.isfinite(b)]).max(initial=1.0)
         a, b = a / scale, b / scale
-    return op_db._unequal(a, b, relative)
+    return op_db.unequal(a, b, relative)
 
 
 def _called(entry: Any, sample: Any) -> tuple[list, list, list, list] | None:
@@ -61,8 +61,8 @@ def _called(entry: Any, sample: Any) -> tuple[list, list, list, list] | None:
         given, args, kwargs = op_db.from_torch(theirs, leaves)
     except (TypeError, RuntimeError, AttributeError, ValueError):
         return None
-    expected, refusal = op_db._outcome(lambda: entry.op(theirs[0], *theirs[1], **theirs[2]))
-    result, error = op_db._outcome(lambda: op_db.operator(entry)(given, *args, **kwargs))
+    expected, refusal = op_db.outcome(lambda: entry.op(theirs[0], *theirs[1], **theirs[2]))
+    result, error = op_db.outcome(lambda: op_db.operator(entry)(given, *args, **kwargs))
     if refusal is not None or error is not None:
         return None
     return _tensors(result), _tensors(expected), leaves, [given, args, kwargs]
@@ -85,7 +85,7 @@ def _strided(entry: Any, sample: Any) -> str | None:
         apart = sample.noncontiguous()
     except Exception:  # made for dense tensors of one element each
         return None
-    found = op_db._one(op_db.operator(entry), entry.op, apart, same_strides)
+    found = op_db.of_sample(op_db.operator(entry), entry.op, apart, same_strides)
     return found and ": ".join(found)
 
 
@@ -102,13 +102,13 @@ def _second(entry: Any, sample: Any) -> str | None:
 
     def second(space: Any, results: list, leaves: list) -> list | None:
         rng = np.random.default_rng(0)
-        seeds = [op_db._random(rng, op_db._array(y)) for y in results]
+        seeds = [op_db.random_like(rng, op_db.as_numpy(y)) for y in results]
         seeds = [space.tensor(seed).requires_grad_() for seed in seeds]
         first = space.autograd.grad(results, leaves, seeds, create_graph=True, allow_unused=True)
         total: Any = 0
         for g in first:
             if g is not None:
-                part = g * space.tensor(op_db._random(rng, op_db._array(g)))
+                part = g * space.tensor(op_db.random_like(rng, op_db.as_numpy(g)))
                 total = total + (part.real if part.is_complex() else part).sum()
         if not getattr(total, "requires_grad", False):
             return None
@@ -116,8 +116,8 @@ def _second(entry: Any, sample: Any) -> str | None:
 
     ours, theirs = zip(*pairs)
     mine, other = zip(*[(m, t) for t, m in leaves])
-    wanted, refusal = op_db._outcome(lambda: second(torch, list(theirs), list(other)))
-    found, error = op_db._outcome(lambda: second(minigrad, list(ours), list(mine)))
+    wanted, refusal = op_db.outcome(lambda: second(torch, list(theirs), list(other)))
+    found, error = op_db.outcome(lambda: second(minigrad, list(ours), list(mine)))
     if refusal is not None:
         return None
     if error is not None:
@@ -135,7 +135,7 @@ def _forward(entry: Any, sample: Any) -> str | None:
         return None
     leaves = called[2]
     rng = np.random.default_rng(0)
-    tangents = [op_db._random(rng, op_db._array(t)) for t, _ in leaves]
+    tangents = [op_db.random_like(rng, op_db.as_numpy(t)) for t, _ in leaves]
 
     def tangents_of(space: Any, operator: Callable, given: tuple, leaves: list) -> list:
         forward = space.autograd.forward_ad
@@ -150,12 +150,12 @@ def _forward(entry: Any, sample: Any) -> str | None:
 
     theirs = sample.input, tuple(sample.args), dict(sample.kwargs)
     ours = op_db.operator(entry)
-    wanted, refusal = op_db._outcome(
+    wanted, refusal = op_db.outcome(
         lambda: tangents_of(torch, entry.op, theirs, [t for t, _ in leaves])
     )
     if refusal is not None:
         return None
-    found, error = op_db._outcome(
+    found, error = op_db.outcome(
         lambda: tangents_of(minigrad, ours, tuple(called[3]), [m for _, m in leaves])
     )
     if error is not None:
@@ -182,7 +182,7 @@ def _compiled(entry: Any, sample: Any) -> str | None:
         outcomes = []
         for function in (step, compiled):
             tensors = [_varied(leaf, factor) for leaf in inputs]
-            outcomes.append(op_db._outcome(lambda f=function, t=tensors: _with_gradients(f, t)))
+            outcomes.append(op_db.outcome(lambda f=function, t=tensors: _with_gradients(f, t)))
         (wanted, refusal), (found, error) = outcomes
         if (refusal is None) != (error is None):
             return f"compiled {type(error).__name__}: {error}, else {refusal}"
@@ -208,7 +208,7 @@ def _with_gradients(function: Callable, tensors: list) -> list:
     if not (leaves and outputs):
         return results
     rng = np.random.default_rng(0)
-    seeds = [minigrad.tensor(op_db._random(rng, op_db._array(y))) for y in outputs]
+    seeds = [minigrad.tensor(op_db.random_like(rng, op_db.as_numpy(y))) for y in outputs]
     return [*results, *minigrad.autograd.grad(outputs, leaves, seeds, allow_unused=True)]
 
 

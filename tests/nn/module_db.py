@@ -130,8 +130,8 @@ def _of_sample(entry: Any, sample: Any, dtype: str, training: bool) -> Iterator[
     if training and _RANDOM.search(_name(entry)):
         return
     torch.manual_seed(1)
-    expected, refusal = op_db._outcome(lambda: theirs(*given[0], **given[1]))
-    result, error = op_db._outcome(lambda: ours(*args, **kwargs))
+    expected, refusal = op_db.outcome(lambda: theirs(*given[0], **given[1]))
+    result, error = op_db.outcome(lambda: ours(*args, **kwargs))
     if refusal is not None or error is not None:
         if not isinstance(error, type(refusal)):
             yield f"{type(error).__name__}: {error}, torch has {type(refusal).__name__}: {refusal}"
@@ -144,7 +144,7 @@ def _compared(
     ours: Any, theirs: Any, result: Any, expected: Any, leaves: list, dtype: str
 ) -> Iterator[str]:
     tolerance = op_db.TOLERANCE[dtype]
-    found = op_db._compared(result, expected, tolerance)
+    found = op_db.first_difference(result, expected, tolerance)
     if found:
         yield f"{found[0]}: {found[1]}"
         return
@@ -154,12 +154,12 @@ def _compared(
             yield f"requires_grad of {name}: {mine[name].requires_grad}"
         elif parameter.requires_grad:
             leaves.append((parameter, mine[name]))
-    found = dtype == "float64" and op_db._gradients(result, expected, leaves)
+    found = dtype == "float64" and op_db.gradients(result, expected, leaves)
     if found:
         yield f"{found[0]}: {found[1]}"
     state = ours.state_dict()
     for name, value in theirs.state_dict().items():
-        found = op_db._compared(state[name], value, tolerance)
+        found = op_db.first_difference(state[name], value, tolerance)
         if found:
             yield f"{name} after the call, {found[0]}: {found[1]}"
 
@@ -168,10 +168,10 @@ def _copied(ours: Any, args: tuple, kwargs: dict) -> Iterator[str]:
     """A copy and a pickle compute what the module does."""
     ways = dict(copy=copy.deepcopy, pickle=lambda module: pickle.loads(pickle.dumps(module)))
     with minigrad.no_grad():
-        expected = op_db._flat(ours(*args, **kwargs))
+        expected = op_db.flat(ours(*args, **kwargs))
         for name, way in ways.items():
-            for a, b in zip(op_db._flat(way(ours)(*args, **kwargs)), expected, strict=True):
-                if a is not None and op_db._unequal(a.numpy(), b.numpy(), 0.0):
+            for a, b in zip(op_db.flat(way(ours)(*args, **kwargs)), expected, strict=True):
+                if a is not None and op_db.unequal(a.numpy(), b.numpy(), 0.0):
                     yield f"a {name} computes something else"
 
 
@@ -185,8 +185,8 @@ def _of_error(entry: Any, sample: Any, dtype: str, message: str) -> Iterator[str
             args, kwargs = translate((tuple(given.args), dict(given.kwargs)), [])
             module(*args, **kwargs)
 
-    _, refusal = op_db._outcome(lambda: called(torch, _same))
-    _, error = op_db._outcome(lambda: called(minigrad, _translated))
+    _, refusal = op_db.outcome(lambda: called(torch, _same))
+    _, error = op_db.outcome(lambda: called(minigrad, _translated))
     if refusal is None:  # of another device
         return
     if not isinstance(error, type(refusal)) or not re.search(message, str(error)):

@@ -55,8 +55,8 @@ def _of_sample(name: str, options: dict, values: tuple) -> Iterator[str]:
     import torch
 
     mine = op_db.from_torch(options, [])
-    expected, refusal = op_db._outcome(lambda: _trained(torch, name, options, values))
-    result, error = op_db._outcome(lambda: _trained(minigrad, name, mine, values))
+    expected, refusal = op_db.outcome(lambda: _trained(torch, name, options, values))
+    result, error = op_db.outcome(lambda: _trained(minigrad, name, mine, values))
     if refusal is not None or error is not None:
         if not isinstance(error, type(refusal)):
             yield f"{type(error).__name__}: {error}, torch has {type(refusal).__name__}: {refusal}"
@@ -97,8 +97,8 @@ def _of_error(name: str, refused: Any) -> Iterator[str]:
         params, options = translated(sample.params), translated(sample.kwargs)
     except TypeError:  # sparse parameters
         return
-    _, refusal = op_db._outcome(lambda: getattr(torch.optim, name)(sample.params, **sample.kwargs))
-    _, error = op_db._outcome(lambda: getattr(minigrad.optim, name)(params, **options))
+    _, refusal = op_db.outcome(lambda: getattr(torch.optim, name)(sample.params, **sample.kwargs))
+    _, error = op_db.outcome(lambda: getattr(minigrad.optim, name)(params, **options))
     if refusal is None or re.search(OTHER_ORDER, str(refusal)):
         return
     if not isinstance(error, type(refusal)) or not re.search(refused.error_regex, str(error)):
