@@ -319,3 +319,16 @@ def test_a_product_of_nothing_is_part_of_the_graph():
         assert product.requires_grad and (product == 1).all()
     z.prod(1).abs().sum().backward()
     assert z.grad.shape == z.shape
+
+
+def test_functions_of_single_numbers_in_place_and_of_real_ones_only():
+    z = m.tensor(1.0 + 2.0j)
+    assert m.logcumsumexp(z, 0) == z
+    with pytest.raises(NotImplementedError, match="polygamma"):
+        m.polygamma(1, z)
+    leaf = m.tensor([3.0 + 4.0j], requires_grad=True)
+    changed = leaf.clone().sgn_()
+    changed.real.sum().backward()
+    other = m.tensor([3.0 + 4.0j], requires_grad=True)
+    other.sgn().real.sum().backward()
+    assert m.allclose(changed, m.tensor([0.6 + 0.8j])) and m.allclose(leaf.grad, other.grad)

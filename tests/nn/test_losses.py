@@ -435,3 +435,22 @@ def test_ctc_loss_of_symbols_that_cannot_be(torch, rng):
     known = ~np.isnan(expected)  # torch's is NaN where a logarithm is -inf
     assert known[:, 0, :4].all()
     np.testing.assert_allclose(gradient[known], expected[known], rtol=1e-9, atol=1e-12)
+
+
+def test_one_variance_for_each_group(rng):
+    x, target = (minigrad.from_numpy(rng.standard_normal((2, 3, 4))) for _ in range(2))
+    for shape in ((2, 1, 4), (1, 3, 4), (2, 3, 1), (2, 3)):
+        var = minigrad.from_numpy(rng.random(shape))
+        whole = (var if var.dim() == 3 else var[..., None]).expand(2, 3, 4).clone()
+        close(F.gaussian_nll_loss(x, target, var), F.gaussian_nll_loss(x, target, whole))
+    for shape in ((1, 1, 4), (4,), (2, 2, 4)):
+        with pytest.raises(ValueError, match="var is of incorrect size"):
+            F.gaussian_nll_loss(x, target, minigrad.ones(shape))
+
+
+def test_the_mean_of_no_classes_is_nan_and_so_are_its_gradients():
+    x = minigrad.randn(2, 3, requires_grad=True)
+    loss = F.nll_loss(x, minigrad.tensor([1, 1]), ignore_index=1)
+    (g,) = minigrad.autograd.grad(loss, x, minigrad.tensor(1.0), create_graph=True)
+    (plain,) = minigrad.autograd.grad(loss, x)
+    assert loss.isnan() and (g.isnan() == plain.isnan()).all()

@@ -183,6 +183,7 @@ def test_lazy_layers_for_volumes(reference_backend):
         (lambda x: nn.Conv3d(2, 2, 9)(x), RuntimeError, "Kernel size can't be greater"),
         (lambda x: nn.Conv3d(4, 2, 3)(x), RuntimeError, "to have 4 channels, but got 2"),
         (lambda x: nn.MaxPool3d(2)(x[0, 0]), RuntimeError, "non-empty 4D or 5D"),
+        (lambda x: nn.CircularPad1d(1)(x), ValueError, "expected 2D or 3D input .got 5D"),
         (lambda x: nn.BatchNorm3d(2)(x[0]), ValueError, "expected 5D input"),
         (lambda x: nn.PixelUnshuffle(4)(x[0]), RuntimeError, "divisible by downscale_factor"),
         (lambda x: nn.functional.grid_sample(x, x), RuntimeError, "expected 4D or 5D input"),
