@@ -145,6 +145,12 @@ def define(
     return expr
 
 
+def quotient_or_zero(top: str, bottom: str) -> str:
+    """top / bottom, and 0 where bottom is. No derivative of it divides by zero, which would make a
+    term NaN that does not count."""
+    return f"where({bottom} == 0, 0, {top} / where({bottom} == 0, 1, {bottom}))"
+
+
 def _polygamma_texts() -> tuple[str, str]:
     """digamma(x) and its derivative: the asymptotic series (Abramowitz and Stegun 6.3.18, 6.4.12)
     at z = t + 6, and back to t by recurrence; t is x, or 1 - x by reflection (6.3.7, 6.4.7)."""
@@ -259,8 +265,7 @@ define("asin", "x", "asin(x)", "g * rsqrt(1 - x * x)", domain="float")
 define("acos", "x", "acos(x)", "-g * rsqrt(1 - x * x)", domain="float")
 define("atan", "x", "atan(x)", "g / (1 + x * x)", domain="float")
 define("atan2", "a b", "atan2(a, b)",
-       "where(a * a + b * b == 0, 0, g * b / where(a * a + b * b == 0, 1, a * a + b * b))",
-       "where(a * a + b * b == 0, 0, -g * a / where(a * a + b * b == 0, 1, a * a + b * b))",
+       quotient_or_zero("g * b", "a * a + b * b"), quotient_or_zero("-g * a", "a * a + b * b"),
        domain="float")
 define("sinh", "x", "sinh(x)", "g * cosh(x)", domain="float")
 define("cosh", "x", "cosh(x)", "g * sinh(x)", domain="float")
@@ -278,8 +283,8 @@ define("hypot", "a b", "where(isinf(a) | isinf(b), maximum(where(isinf(a), abs(a
        " where(isinf(b), abs(b), 0)),"
        " where(abs(a) > abs(b), abs(a) * sqrt(1 + (b / a) * (b / a)),"
        " where(b == 0, abs(a), abs(b) * sqrt(1 + (a / b) * (a / b)))))",
-       "where(y == 0, 0, g * a / where(y == 0, 1, y))",
-       "where(y == 0, 0, g * b / where(y == 0, 1, y))", domain="float", refuses="biu")
+       quotient_or_zero("g * a", "y"), quotient_or_zero("g * b", "y"),
+       domain="float", refuses="biu")
 define("xlogy", "a b", "where(isnan(b), b, where(a == 0, 0, a * log(b)))",
        "g * where((a == 0) & (b <= 0), 0, log(b))", "g * a / b", domain="float")
 define("sinc", "x", "where(x == 0, 1, sin(3.141592653589793 * x) / (3.141592653589793 * x))",

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.pointwise import quotient_or_zero
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduction:
@@ -65,7 +67,7 @@ TABLE: dict[str, Reduction] = {
         Reduction("sum_squares", "x * x", "a + b", "0", gradient="2 * g * x"),
         Reduction("norm1", "abs(x)", "a + b", "0", gradient="g * sign(x)"),
         Reduction("norm2", "x * x", "a + b", "0", "sqrt(a)",
-                  gradient="where(y == 0, 0, g / where(y == 0, 1, y)) * x"),
+                  gradient=f"{quotient_or_zero('g', 'y')} * x"),
         Reduction("norm_inf", "abs(x)", "maximum(a, b)", "0",
                   gradient="where((abs(x) == y) | (x != x), g * sign(x), 0) / ties"),
     )
