@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import minigrad
-from minigrad.optim.optimizer import number
+from minigrad.optim.optimizer import number, one_number
 from minigrad.optim.per_parameter import PerParameter
 from minigrad.tensor import Tensor
 
@@ -190,7 +190,5 @@ def _check_real(name: str, param: Tensor) -> None:
 
 
 def _check_not_below(name: str, value: Any, least: int = 0) -> None:
-    if isinstance(value, Tensor) and value.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    if not least <= number(value):
+    if not least <= one_number("lr", value):
         raise ValueError(f"{name} should be >= {least} but is: {value}")

@@ -407,6 +407,13 @@ def number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
+def one_number(name: str, value: Any) -> Any:
+    """As `number`; ValueError for a tensor of other than one element."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"Tensor {name} must be 1-element")
+    return number(value)
+
+
 def real_parts(tensor: Tensor) -> Tensor:
     """Complex numbers as pairs of real ones, each of which optimisers update by itself."""
     return minigrad.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -416,9 +423,7 @@ def check_not_negative(**values: Any) -> None:
     """Raise ValueError for the first value below zero; underscores in names print as spaces."""
     texts = {"lr": "learning rate", "eps": "epsilon value", "weight_decay": "weight_decay value"}
     for name, value in values.items():
-        if isinstance(value, Tensor) and value.numel() != 1:
-            raise ValueError(f"Tensor {name} must be 1-element")
-        if not 0.0 <= number(value):
+        if not 0.0 <= one_number(name, value):
             raise ValueError(f"Invalid {texts.get(name, name + ' value')}: {value}")
 
 

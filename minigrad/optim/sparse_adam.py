@@ -7,7 +7,7 @@ from typing import Any
 
 import minigrad
 from minigrad.optim.adam import check_betas
-from minigrad.optim.optimizer import Optimizer
+from minigrad.optim.optimizer import Optimizer, one_number
 from minigrad.tensor import Tensor
 
 
@@ -30,9 +30,7 @@ class SparseAdam(Optimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not 0.0 < float(lr):
+        if not 0.0 < one_number("lr", lr):
             raise ValueError(f"Invalid learning rate: {lr}")
         if not 0.0 < eps:
             raise ValueError(f"Invalid epsilon value: {eps}")
