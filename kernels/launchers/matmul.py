@@ -105,6 +105,7 @@ IN_PLACE = ("sliced", "mma_sync", "wgmma")  # versions that make parts of a prod
 IN_ORDER = ("tiled", "short", "thin", "narrow")
 SECONDS_BETWEEN_TRIES = 0.05  # to find the kernel that a child compiles
 MOST_SECONDS = 5  # after which this process compiles it
+PAGE = 4096  # bytes
 MOST_COPIED = 1 << 26  # bytes: copies of more would take as long
 
 _plans = Plans()
@@ -214,6 +215,8 @@ def _plan(dialect: Dialect, a, b, bias, version: str | None, result=None):
         run = functools.partial(_turned, dialect, layout.shape)
     elif version is None and chosen == "coalesced" and _reads_across(dialect, product):
         run = functools.partial(_with_rows_of_b, dialect)
+    elif version is None and chosen == "tiled" and _strides_over_pages(dialect, product):
+        run = functools.partial(_with_rows_of_a, dialect)
     elif version is None and layout.batch == () and on_gpu(a):
         run = _in_parts(dialect, chosen, product, bias is not None)
     if run is not None:
@@ -240,6 +243,22 @@ def _lies_across(dialect: Dialect, product: Product, batch: tuple[int, ...]) -> 
 def _reads_across(dialect: Dialect, product: Product) -> bool:
     """Whether neighbours along a row of the result would read far apart on a CPU."""
     return dialect.name == "numba" and product.cc is None and product.trans_b and product.n > 1
+
+
+def _strides_over_pages(dialect: Dialect, product: Product) -> bool:
+    """Whether a copy of a transposed `a` on a CPU takes less time than it saves. What the rows of a
+    block go through lies a row of memory apart: beyond half a page, on more pages than the first
+    level of a TLB knows, and where whole pages are between, in the same few lines of the cache."""
+    if dialect.name != "numba" or product.cc is not None or not product.trans_a:
+        return False
+    apart = product.m * product.dtype.itemsize
+    return product.n >= (128 if apart % PAGE == 0 else 512) and apart >= PAGE // 2
+
+
+def _with_rows_of_a(dialect: Dialect, operands: tuple):
+    """a @ b + bias for a copy of a whose rows lie along memory."""
+    a, b, bias = operands
+    return _product(dialect, copy(dialect, a), b, bias, None)
 
 
 def _with_rows_of_b(dialect: Dialect, operands: tuple):

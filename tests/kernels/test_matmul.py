@@ -305,8 +305,12 @@ def test_few_columns_take_narrow_tiles(device, floats, monkeypatch):
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
 
 
-def test_small_products_of_a_batch_are_a_block_each(device, rng):
-    """Whatever is transposed, which their size and a batch with few decide on; a shared factor."""
+@pytest.mark.parametrize(("number", "floats"), [(32, 16), (16, 8)])
+def test_small_products_of_a_batch_are_a_block_each(device, number, floats, monkeypatch):
+    """Whatever is transposed, which their size and a batch with few decide on."""
+    registers = processor.Registers(number, floats)
+    monkeypatch.setattr(processor, "vector_registers", lambda: registers)
+    low = "short" if registers.have_masks else "tiled"
     pick = importlib.import_module("kernels.numba_cuda.matmul").pick
     cc = None if device == "cpu" else (8, 0)
     for m, k, n, trans_b, batch, chosen in [
@@ -320,12 +324,16 @@ def test_small_products_of_a_batch_are_a_block_each(device, rng):
         (32, 32, 32, True, 16, "short"),
         (16, 32, 16, True, 16, "narrow"),
         (16, 31, 16, True, 16, "coalesced"),
-        (16, 32, 17, False, 16, "short"),
-        (16, 8, 9, False, 16, "short"),
+        (16, 32, 17, False, 16, low),
+        (16, 8, 9, False, 16, low),
         (16, 8, 9, False, 64, "narrow"),
     ]:
         found = pick(Product(np.dtype(np.float32), m, n, k, False, trans_b, cc, batch=batch))
         assert found == chosen or (cc and found in ("coalesced", "register_2d"))
+
+
+def test_small_products_of_a_batch(device, rng):
+    """Whatever is transposed; a shared factor."""
     for m, k, n in ((3, 3, 3), (4, 9, 1), (8, 20, 8), (32, 5, 16), (2, 1, 4), (5, 8, 17)):
         a, b, bias = normal(rng, (17, m, k)), normal(rng, (17, k, n)), normal(rng, n)
         scale = np.abs(wide(a)) @ np.abs(wide(b)) + np.abs(bias)
@@ -394,3 +402,22 @@ def test_a_bias_beside_a_vector_is_added_before_rounding(device, rng):
     a, b, bias = (put(x, device) for x in (a, b, bias))
     y = wide(kernels.matmul(a, b.T, bias, backend="numba"))
     assert np.abs(y - exact).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("nbytes, n, copied", [(4096, 128, True), (4096, 127, False),
+                                               (2048, 512, True), (2048, 511, False),
+                                               (2040, 512, False)])  # fmt: skip
+def test_rows_that_lie_pages_apart_are_copied(device, nbytes, n, copied, batch, dtype, rng):
+    """A transposed left operand on a CPU; the sums are the same to the last bit."""
+    m, k = nbytes // np.dtype(dtype).itemsize, 33
+    a, b, bias = (normal(rng, s, dtype) for s in ((*batch, k, m), (*batch, k, n), n))
+    a, b, bias = put(a, device).swapaxes(-1, -2), put(b, device), put(bias, device)
+    for given in ((a, b), (a, b, bias)):
+        with kernels.trace() as trace:
+            y = kernels.matmul(*given, backend="numba")
+        in_place = kernels.matmul(*given, backend="numba", version="tiled")
+        if device == "cpu":
+            assert ("matmul", "tiled") in trace.rows and len(trace.rows) == 1 + copied
+        np.testing.assert_array_equal(get(y), get(in_place))

@@ -306,6 +306,8 @@ def _interleaved_item(item: Item, plan: BlockPlan) -> Lines:
             inner = _INDENT + _INDENT * bool(item.checks)
             if item.full is not None:
                 yield f"{inner}# as many iterations as there can be, where {text(item.full.test)}"
+            for element in item.ahead:
+                yield f"{inner}ask for the line of {text(element)} in the rows that come next"
             yield from _items(item.at_once, inner, plan)
             if item.one_by_one:
                 yield f"{_INDENT}other iterations, one by one:"

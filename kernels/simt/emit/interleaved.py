@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from kernels.simt.emit.block import BlockPrinter
-from kernels.simt.emit.rows import RowPrinter
+from kernels.simt.emit.rows import ROW, RowPrinter
+from kernels.simt.ir import memory
 from kernels.simt.plan.parts import (
     BlockPlan,
     EachBlock,
@@ -15,6 +16,7 @@ from kernels.simt.plan.parts import (
     RowVersion,
     TileLoop,
 )
+from kernels.simt.transforms.block_interleave import index_parts
 from kernels.simt.transforms.fission import Item, Region
 
 
@@ -157,7 +159,22 @@ class TileLoopPrinter:
     def _tiles_from_to(self, begin: str, end: str, version: RowVersion, items: list[Item]) -> None:
         with self.block(f"for _w in range({begin}, {end}):"):
             self._begin_iteration()
+            if version.rows > 1:
+                self._ask_ahead(version.rows)
             RowPrinter(self.printer, version).write(items)
+
+    def _ask_ahead(self, together: int) -> None:
+        """Ask for what the rows read that come next: after the last ones, those of the block
+        below."""
+        if not self.loop.ahead:
+            return
+        text = self.printer.expressions.text
+        prefetch = self.printer.program.extern(memory.prefetch, "prefetch")
+        with self.block(f"for {ROW} in range({together}):"):
+            self.line(f"_ty = _y0 + {together} + {ROW}")
+            for element in self.loop.ahead:
+                index = ", ".join(map(text, index_parts(element)))
+                self.line(f"{prefetch}({text(element.value)}, ({index},))")
 
     def _whole_rows(self, when: str, version: RowVersion, together: int) -> None:
         """All of the rows that go `together`, where `when` holds."""

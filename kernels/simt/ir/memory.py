@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype
 
 ALIGNMENT = 64  # a cache line, and the widest vector
+_READ, _TO_FIRST_LEVEL, _DATA = 0, 3, 1  # arguments of LLVM's prefetch
 SQUARE = 8  # rows and columns that `copy_square` copies
 
 
@@ -149,6 +150,23 @@ def _columns(builder, halves):
             columns.append(mix(*pair, [0, 1, 8, 9, 4, 5, 12, 13]))
             columns.append(mix(*pair, [2, 3, 10, 11, 6, 7, 14, 15]))
     return columns
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for the cache line of an element, which may be outside of the array."""
+
+    def codegen(context, builder, sig, args):
+        view = context.make_array(sig.args[0])(context, builder, args[0])
+        place, _ = _element_address(context, builder, view, sig.args[1], args[1])
+        kinds = [place.type, *[ir.IntType(32)] * 3]
+        ask = builder.module.declare_intrinsic(
+            "llvm.prefetch", [place.type], ir.FunctionType(ir.VoidType(), kinds)
+        )
+        builder.call(ask, [place, *map(ir.IntType(32), (_READ, _TO_FIRST_LEVEL, _DATA))])
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen
 
 
 def _element_address(context, builder, view, kinds, index):

@@ -19,6 +19,7 @@ from kernels.simt.ir import memory
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import BLOCK, GRID, call, clone, names, statements
 from kernels.simt.ir.program import ArrayDecl, Interleaving
+from kernels.simt.plan.ahead import read_ahead
 from kernels.simt.plan.layout import Layout, spill_arrays
 from kernels.simt.plan.parts import (
     EachBlock,
@@ -366,6 +367,7 @@ class Interleaver:
             common=sorted(self.common),
             fills=[FirstBlock(fill.line, None, fill) for fill in tiles.fills],
             at_once=at_once,
+            ahead=read_ahead(self.regions, self.regions.versions[row_by_row].rows),
             full=self._full(loop, row_by_row),
             initial=tiles.initial,
             initial_rows=self._row_version(tiles.initial),

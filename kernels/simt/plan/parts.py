@@ -260,6 +260,7 @@ class TileLoop(Item):
     common: list[str]
     fills: list[FirstBlock]
     at_once: list[Item]  # what a block does in several iterations, row by row
+    ahead: list[ast.Subscript]  # of each line that row `_ty` reads in an iteration of `at_once`
     full: FullTiles | None  # of `at_once`
     initial: Region | None  # sets what threads start with, right before the loop
     initial_rows: RowVersion | None  # the same as part of the first iteration of each row
