@@ -19,6 +19,7 @@ from minigrad.backends import every_element, is_batched, on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.composed import composed
+from minigrad.ops.matmul import linear
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.tensor import Tensor
 
@@ -169,6 +170,13 @@ def _class_weights_checked(input: Tensor, weight: Tensor, classes: bool = True) 
         )
 
 
+def _check_batch(shape: tuple[int, ...], given: tuple[int, ...]) -> None:
+    if len(shape) > 1 and given and given[0] != shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0]})."
+        )
+
+
 def _classes_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """(C,) or (N, C, d1, ...) and its targets as (M, C) and (M,)."""
     input, target = _in_batches(input, target)
@@ -191,10 +199,7 @@ def _in_batches(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return input.unsqueeze(0), target
     expected = (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
     if given != expected:
-        if len(shape) > 1 and given and given[0] != shape[0]:
-            raise ValueError(
-                f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0]})."
-            )
+        _check_batch(shape, given)
         if len(shape) <= 2:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(given)}")
@@ -310,6 +315,7 @@ def cross_entropy(
     if probabilities:
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     if target._array.ndim == input._array.ndim and target.is_floating_point():
+        _check_batch(input._array.shape, target._array.shape)
         raise RuntimeError(
             f"cross_entropy: probability targets need the shape of the input {list(input.shape)}, "
             f"got {list(target.shape)}"
@@ -326,6 +332,59 @@ def cross_entropy(
     index = ignore_index if _may_ignore(classes, ignore_index) else None
     found = _finish_classes(loss, classes, weight, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: None = None,
+) -> Tensor:
+    """`cross_entropy` of the logits that a linear layer makes of `input` (N, in) or (in,)
+
+    `linear_weight` is (C, in), or (C, d1, ..., in) for a loss at each of several places, with a
+    `linear_bias` (C,) or (C, d1, ...). `ignore_index`: None is -100. torch's `options`, by which
+    parts of the batch go one after the other, are not implemented.
+    """
+    if options is not None:
+        raise NotImplementedError(
+            "linear_cross_entropy: options are not implemented; leave them out and pass parts of "
+            "the batch to use less memory"
+        )
+    rows, features = list(input.shape), list(linear_weight.shape)
+    if not 1 <= len(rows) <= 2 or len(features) < 2 or rows[-1] != features[-1]:
+        raise RuntimeError(
+            "linear_cross_entropy: expected an input (N, in) or (in,) and a linear_weight (C, in) "
+            f"or (C, d1, ..., in), got {rows} and {features}"
+        )
+    if linear_bias is not None and list(linear_bias.shape) != features[:-1]:
+        raise RuntimeError(
+            f"linear_cross_entropy: expected a linear_bias {features[:-1]} beside a linear_weight "
+            f"{features}, got {list(linear_bias.shape)}"
+        )
+    if len(features) > 2 and len(rows) == 1:
+        raise RuntimeError(
+            f"linear_cross_entropy: a linear_weight {features} needs an input (N, {rows[-1]}), got "
+            f"{rows}"
+        )
+    shape = rows[:-1] + features[:-1]
+    if ignore_index is not None and list(target.shape) == shape:
+        raise RuntimeError(
+            "linear_cross_entropy: ignore_index is a class; leave it out where the target holds "
+            "probabilities"
+        )
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight.reshape(-1, features[-1]), bias)
+    index = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits.reshape(shape), target, weight, None, index, None, reduction, label_smoothing
+    )
 
 
 def _in_planes(input: Tensor) -> bool:

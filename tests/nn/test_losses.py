@@ -456,3 +456,59 @@ def test_a_mean_over_weights_of_zero_is_nan_and_so_are_its_gradients():
     (g,) = minigrad.autograd.grad(loss, x, create_graph=True)
     (plain,) = minigrad.autograd.grad(loss, x)
     assert loss.isnan() and plain.isnan().all() and g.isnan().all()
+
+
+@pytest.mark.parametrize("places", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("kwargs", [{}, {"reduction": "none"}, {"reduction": "sum", "bias": True},
+    {"weight": W5, "ignore_index": 2, "bias": True}, {"label_smoothing": 0.1}])  # fmt: skip
+def test_linear_cross_entropy_as_torch(places, kwargs, rng, torch):
+    """Classes, probabilities where no class is ignored, and one row alone where it may be."""
+    rows, target = real(rng, 6, 4), classes(rng, 6, *places)
+    given = [(rows, target)]
+    if "ignore_index" not in kwargs:
+        given.append((rows, np.moveaxis(distribution(rng, 6, *places, 5), -1, 1)))
+    if not places:
+        given.append((rows[0], target[0]))
+    state = None
+    for x, y in given:
+        found = []
+        for t in (torch, minigrad):
+            options = {k: t.tensor(v) if v is W5 else v for k, v in kwargs.items()}
+            module = t.nn.LinearCrossEntropyLoss(4, 5, out_features=places, **options).double()
+            state = state or {k: v.numpy() for k, v in module.state_dict().items()}
+            module.load_state_dict({k: t.tensor(v) for k, v in state.items()})
+            leaf = t.tensor(x, requires_grad=True)
+            loss = module(leaf, t.tensor(y))
+            (loss * loss).sum().backward()
+            found.append((repr(module), loss, leaf.grad, *(p.grad for p in module.parameters())))
+        assert found[0][0] == found[1][0]
+        for expected, own in zip(found[0][1:], found[1][1:], strict=True):
+            close(own, expected)
+
+
+def test_linear_cross_entropy_refuses(torch):
+    def refused(t, x, w, y, **kwargs) -> str:
+        made = {k: t.zeros(v) if isinstance(v, tuple) else v for k, v in kwargs.items()}
+        with pytest.raises((RuntimeError, ValueError)) as error:
+            t.nn.functional.linear_cross_entropy(t.zeros(x), t.zeros(w), y(t), **made)
+        return type(error.value).__name__
+
+    def number(shape):
+        return lambda t: t.zeros(shape, dtype=t.int64)
+
+    for case in [
+        ((2, 3, 4), (5, 4), number((2,)), {}),
+        ((2, 4), (4,), number((2,)), {}),
+        ((2, 4), (5, 3), number((2,)), {}),
+        ((2, 4), (5, 4), number((2,)), {"linear_bias": (4,)}),
+        ((4,), (5, 2, 4), number((2,)), {}),
+        ((2, 4), (5, 4), lambda t: t.zeros(2, 5), {"ignore_index": 1}),
+        ((2, 4), (5, 4), lambda t: t.zeros(3, 5), {}),
+        ((2, 4), (5, 4), number((3,)), {}),
+    ]:
+        *given, kwargs = case
+        assert refused(minigrad, *given, **kwargs) == refused(torch, *given, **kwargs)
+    with pytest.raises(NotImplementedError, match="options are not implemented"):
+        F.linear_cross_entropy(
+            minigrad.zeros(2, 4), minigrad.zeros(5, 4), minigrad.tensor([0, 1]), options={}
+        )

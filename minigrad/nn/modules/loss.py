@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from minigrad.nn import functional as F
 from minigrad.nn._losses import legacy_reduction
 from minigrad.nn.modules.distance import PairwiseDistance
+from minigrad.nn.modules.linear import Linear
 from minigrad.nn.modules.module import Module
 from minigrad.tensor import Tensor
 
@@ -22,6 +24,7 @@ __all__ = [
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "LinearCrossEntropyLoss",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
@@ -136,6 +139,71 @@ class CrossEntropyLoss(_WeightedLoss):
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross entropy of the logits that its own linear layer makes: input (N, in_features).
+
+    Args:
+        num_classes: C; the logits are (N, C, *out_features), the target (N, *out_features) classes,
+            or probabilities of the shape of the logits.
+        weight: (C,) factor per class.
+        ignore_index: class whose loss is zero and which the mean ignores; None: -100.
+        label_smoothing: fraction of the target that is spread evenly over all classes.
+        options: torch's are not implemented.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
+            )
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise RuntimeError(
+                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        rows = math.prod(out_features, start=num_classes)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, self.linear.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        own = "num_classes", "out_features"
+        after = "reduction", "ignore_index", "label_smoothing", "options"
+        parts = [f"in_features={self.linear.in_features}"]
+        parts += [f"{name}={getattr(self, name)}" for name in own]
+        parts += [f"bias={self.linear.bias is not None}"]
+        return ", ".join([*parts, *(f"{name}={getattr(self, name)}" for name in after)])
 
 
 class NLLLoss(_WeightedLoss):
