@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernels.simt.analysis.affine import Affine
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import const, expressions, load, names, statements
@@ -20,6 +19,7 @@ from kernels.simt.transforms.clamps import LEAST, arguments
 from kernels.simt.transforms.fission import BlockFor, Item, Region
 
 LINE = 64  # bytes
+MOST = 8  # lines of a row
 
 
 def read_ahead(regions: RegionPlanner, rows: StoredRows) -> list[ast.Subscript]:
@@ -28,11 +28,8 @@ def read_ahead(regions: RegionPlanner, rows: StoredRows) -> list[ast.Subscript]:
     for item in rows.plan.items if rows.plan.rows > 1 else []:
         length = _most(regions, item)
         if isinstance(item, BlockFor) and length:
-            more = {"_ty": (const(0), const(regions.program.block[1] - 1))}
-            more[item.target] = const(0), const(length - 1)
-            affine = regions.rows.affine(rows.plan.facts, regions.program.block[0], more=more)
             for element in _loads(regions, item):
-                for first in _of_lines(regions, affine, element, item.target, length):
+                for first in _of_lines(regions, rows, element, item.target, length):
                     found.setdefault(ast.dump(first), first)
     return list(found.values())
 
@@ -57,20 +54,24 @@ def _loads(regions: RegionPlanner, loop: BlockFor) -> Iterator[ast.Subscript]:
 
 
 def _of_lines(
-    regions: RegionPlanner, affine: Affine, element: ast.Subscript, counter: str, length: int
+    regions: RegionPlanner, rows: StoredRows, element: ast.Subscript, counter: str, length: int
 ) -> Iterator[ast.Subscript]:
     """The first element of each line that `counter` passes along the last axis; none of what goes
-    along another axis, or is the same in all rows."""
-    kind = regions.kinds.get(element.value.id)
+    along another axis, is the same in all rows, or depends on what these compute."""
+    kind, facts = regions.kinds.get(element.value.id), rows.plan.facts
     parts = index_parts(element)
     if getattr(kind, "layout", "") != "C" or kind.ndim != len(parts):
         return
+    x, y, _ = regions.program.block
+    more = {"_ty": (const(0), const(y - 1)), counter: (const(0), const(length - 1))}
+    affine = regions.rows.affine(facts, x, more=more)
     if [affine.slope(part, counter) for part in parts] != [0] * (len(parts) - 1) + [1]:
         return
-    read = set().union(*(names(affine.expanded(part)) for part in parts))
-    if "_ty" not in read or "_tx" in read:
+    read = set().union(*(names(affine.expanded(part)) for part in parts)) - {counter}
+    if "_ty" not in read or "_tx" in read or read & facts.defs.keys():
         return
-    for first in range(0, length, LINE // itemsize(kind.dtype)):
+    size = itemsize(kind.dtype)
+    for first in range(0, length, LINE // size) if length * size <= MOST * LINE else ():
         index = [affine.at(part, {counter: const(first)}) for part in parts]
         at = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
         yield ast.Subscript(load(element.value.id), at, ast.Load())

@@ -68,6 +68,56 @@ def test_what_is_asked_for(dtype, how, n):
     assert ASKED.findall(plan(kernel)) == wanted.get(how, [])
 
 
+@cuda.jit
+def by_own_numbers(a, b, c, n):
+    """What a row reads of a depends on what its threads compute between barriers."""
+    tile = cuda.shared.array((32, 32), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for k0 in range(0, n, 32):
+        tile[ty, tx] = b[k0 + ty, col]
+        cuda.syncthreads()
+        skip = k0 // 2
+        own = row + skip
+        for k in range(32):
+            total += a[own - skip, skip + skip + k] * tile[k, tx]
+        cuda.syncthreads()
+    c[row, col] = total
+
+
+def test_what_rows_compute_is_not_asked_for():
+    a, b = np.random.default_rng(0).random((2, 96, 96), np.float32)
+    c = np.zeros_like(a)
+    by_own_numbers[(3, 3), (32, 32)](a, b, c, 96)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    assert not ASKED.findall(plan(by_own_numbers))
+
+
+@cuda.jit
+def of_records(a, b, c, n):
+    tile = cuda.shared.array((32, 32), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for k0 in range(0, n, 32):
+        tile[ty, tx] = b[k0 + ty, col]
+        cuda.syncthreads()
+        for k in range(32):
+            total += a[row, k0 + k].weight * tile[k, tx]
+        cuda.syncthreads()
+    c[row, col] = total
+
+
+def test_rows_of_many_lines_are_not_asked_for():
+    a = np.zeros((64, 64), [("weight", np.float32), ("rest", np.float32, 31)])
+    a["weight"], b = np.random.default_rng(0).random((2, 64, 64), np.float32)
+    c = np.zeros_like(b)
+    of_records[(2, 2), (32, 32)](a, b, c, 64)
+    np.testing.assert_allclose(c, a["weight"] @ b, rtol=1e-5)
+    assert "iterations at a time" in plan(of_records) and not ASKED.findall(plan(of_records))
+
+
 def test_an_element_outside_of_an_array_may_be_asked_for():
     @njit
     def ask(x, i):
