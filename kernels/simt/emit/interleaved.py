@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Iterator
 
@@ -150,29 +151,34 @@ class TileLoopPrinter:
     def _tiles_of_row(self, version: RowVersion, count: str) -> None:
         full = self.loop.full
         if full is None:
-            self._tiles_from_to("0", count, version, version.items)
+            self._tiles_from_to("0", count, version, version.items, self.loop.ahead)
         else:
             end = f"_min(_full, {count})"
-            self._tiles_from_to("0", end, version, [full.whole])
-            self._tiles_from_to(end, count, version, [full.part])
+            self._tiles_from_to("0", end, version, [full.whole], self.loop.ahead)
+            self._tiles_from_to(end, count, version, [full.part], [])
 
-    def _tiles_from_to(self, begin: str, end: str, version: RowVersion, items: list[Item]) -> None:
+    def _tiles_from_to(
+        self,
+        begin: str,
+        end: str,
+        version: RowVersion,
+        items: list[Item],
+        ahead: list[ast.Subscript],
+    ) -> None:
         with self.block(f"for _w in range({begin}, {end}):"):
             self._begin_iteration()
-            if version.rows > 1:
-                self._ask_ahead(version.rows)
+            if ahead and version.rows > 1:
+                self._ask_for(ahead, version.rows)
             RowPrinter(self.printer, version).write(items)
 
-    def _ask_ahead(self, together: int) -> None:
+    def _ask_for(self, ahead: list[ast.Subscript], together: int) -> None:
         """Ask for what the rows read that come next: after the last ones, those of the block
         below."""
-        if not self.loop.ahead:
-            return
         text = self.printer.expressions.text
         prefetch = self.printer.program.extern(memory.prefetch, "prefetch")
         with self.block(f"for {ROW} in range({together}):"):
             self.line(f"_ty = _y0 + {together} + {ROW}")
-            for element in self.loop.ahead:
+            for element in ahead:
                 index = ", ".join(map(text, index_parts(element)))
                 self.line(f"{prefetch}({text(element.value)}, ({index},))")
 
