@@ -82,11 +82,7 @@ class Expr:
 
 def names_in(text: str) -> set[str]:
     """The variable names that an expression text uses (functions it calls are not variables)."""
-    return {
-        node.id
-        for node in ast.walk(ast.parse(text, mode="eval"))
-        if isinstance(node, ast.Name) and node.id not in FUNCTIONS
-    }
+    return set(compile(text, text, "eval").co_names) - FUNCTIONS
 
 
 @cache
