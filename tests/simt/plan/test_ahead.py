@@ -39,8 +39,10 @@ def product(dtype, how: str):
             b_tile[ty, tx] = b[k0 + ty, col]
             cuda.syncthreads()
             for k in range(32):
-                own = a[0, k0 + k] if how == "the same in all rows" else a_tile[ty, k]
-                total += own * b_tile[k, tx]
+                if how == "the same in all rows":
+                    total += a[0, k0 + k] * b_tile[k, tx]
+                else:
+                    total += a_tile[ty, k] * b_tile[k, tx]
             cuda.syncthreads()
         c[row, col] = total
 
