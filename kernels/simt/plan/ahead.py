@@ -57,7 +57,7 @@ def _of_lines(
     regions: RegionPlanner, rows: StoredRows, element: ast.Subscript, counter: str, length: int
 ) -> Iterator[ast.Subscript]:
     """The first element of each line that `counter` passes along the last axis; none of what goes
-    along another axis, is the same in all rows, or depends on what these compute."""
+    along another axis, or depends on x or on what threads compute."""
     kind, facts = regions.kinds.get(element.value.id), rows.plan.facts
     parts = index_parts(element)
     if getattr(kind, "layout", "") != "C" or kind.ndim != len(parts):
@@ -68,7 +68,7 @@ def _of_lines(
     if [affine.slope(part, counter) for part in parts] != [0] * (len(parts) - 1) + [1]:
         return
     read = set().union(*(names(affine.expanded(part)) for part in parts)) - {counter}
-    if "_ty" not in read or "_tx" in read or read & facts.defs.keys():
+    if "_tx" in read or read & facts.defs.keys():
         return
     size = itemsize(kind.dtype)
     for first in range(0, length, LINE // size) if length * size <= MOST * LINE else ():

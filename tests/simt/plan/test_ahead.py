@@ -34,15 +34,12 @@ def product(dtype, how: str):
                 a_tile[ty, tx] = a[row, k0 + tx]
             elif how == "one dimension":
                 a_tile[ty, tx] = a[row * n + k0 + tx]
-            elif how == "columns":
+            else:
                 a_tile[ty, tx] = a[k0 + tx, row]
             b_tile[ty, tx] = b[k0 + ty, col]
             cuda.syncthreads()
             for k in range(32):
-                if how == "the same in all rows":
-                    total += a[0, k0 + k] * b_tile[k, tx]
-                else:
-                    total += a_tile[ty, k] * b_tile[k, tx]
+                total += a_tile[ty, k] * b_tile[k, tx]
             cuda.syncthreads()
         c[row, col] = total
 
@@ -50,7 +47,6 @@ def product(dtype, how: str):
 
 
 EXPECTED = {"rows": lambda a: a, "columns": lambda a: a.T, "one dimension": lambda a: a}
-EXPECTED["the same in all rows"] = lambda a: np.broadcast_to(a[0], a.shape)
 
 
 @pytest.mark.parametrize("n", [32, 96, 256, 544])
@@ -93,6 +89,32 @@ def test_what_rows_compute_is_not_asked_for():
     by_own_numbers[(3, 3), (32, 32)](a, b, c, 96)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
     assert TILES in plan(by_own_numbers) and not ASKED.findall(plan(by_own_numbers))
+
+
+@cuda.jit
+def windows(a, b, c, n):
+    """Each thread of a row begins at another element of it."""
+    tile = cuda.shared.array((32, 32), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    total = float32(0)
+    for k0 in range(0, n, 32):
+        tile[ty, tx] = b[k0 + ty, col]
+        cuda.syncthreads()
+        for k in range(32):
+            total += a[row, k0 + tx + k] * tile[k, tx]
+        cuda.syncthreads()
+    c[row, col] = total
+
+
+def test_windows_are_not_asked_for():
+    rng = np.random.default_rng(0)
+    a, b = rng.random((64, 96), np.float32), rng.random((64, 64), np.float32)
+    c = np.zeros_like(b)
+    windows[(2, 2), (32, 32)](a, b, c, 64)
+    for col in range(64):
+        np.testing.assert_allclose(c[:, col], a[:, col % 32 :][:, :64] @ b[:, col], rtol=1e-5)
+    assert TILES in plan(windows) and not ASKED.findall(plan(windows))
 
 
 @cuda.jit
