@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from numba.core import types
+
 from kernels.simt.analysis.ranges import constant
 from kernels.simt.ir.memory import itemsize
 from kernels.simt.ir.nodes import const, expressions, load, names, statements
@@ -22,10 +24,12 @@ LINE = 64  # bytes
 MOST = 8  # lines of a row
 
 
-def read_ahead(regions: RegionPlanner, rows: StoredRows) -> list[ast.Subscript]:
-    """What row `_ty` reads of each line in its loop over a tile."""
+def read_ahead(regions: RegionPlanner, rows: StoredRows | None) -> list[ast.Subscript]:
+    """What row `_ty` reads of each line in its loop over a tile; nothing where rows go alone."""
     found: dict[str, ast.Subscript] = {}
-    for item in rows.plan.items if rows.plan.rows > 1 else []:
+    if rows is None or rows.plan.rows == 1:
+        return []
+    for item in rows.plan.items:
         length = _most(regions, item)
         if isinstance(item, BlockFor) and length:
             for element in _loads(regions, item):
@@ -58,20 +62,21 @@ def _of_lines(
 ) -> Iterator[ast.Subscript]:
     """The first element of each line that `counter` passes along the last axis; none of what goes
     along another axis, or depends on x or on what threads compute."""
-    kind, facts = regions.kinds.get(element.value.id), rows.plan.facts
-    parts = index_parts(element)
-    if getattr(kind, "layout", "") != "C" or kind.ndim != len(parts):
+    array, parts, facts = ast.unparse(element.value), index_parts(element), rows.plan.facts
+    kind = regions.kinds.get(array)
+    if not isinstance(kind, types.Array) or kind.layout != "C" or kind.ndim != len(parts):
         return
     x, y, _ = regions.program.block
     more = {"_ty": (const(0), const(y - 1)), counter: (const(0), const(length - 1))}
     affine = regions.rows.affine(facts, x, more=more)
     if [affine.slope(part, counter) for part in parts] != [0] * (len(parts) - 1) + [1]:
         return
-    read = set().union(*(names(affine.expanded(part)) for part in parts)) - {counter}
+    firsts = [affine.at(part, {counter: const(0)}) for part in parts]
+    read = set().union(*map(names, firsts))
     if "_tx" in read or read & facts.defs.keys():
         return
     size = itemsize(kind.dtype)
     for first in range(0, length, LINE // size) if length * size <= MOST * LINE else ():
         index = [affine.at(part, {counter: const(first)}) for part in parts]
         at = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
-        yield ast.Subscript(load(element.value.id), at, ast.Load())
+        yield ast.Subscript(load(array), at, ast.Load())
