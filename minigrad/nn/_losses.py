@@ -19,7 +19,6 @@ from minigrad.backends import every_element, is_batched, on_gpu
 from minigrad.ops import softmax as soft
 from minigrad.ops.bounds import check_bounds, check_values
 from minigrad.ops.composed import composed
-from minigrad.ops.matmul import linear
 from minigrad.ops.pointwise import POINTWISE, check_floating, is_narrow
 from minigrad.tensor import Tensor
 
@@ -206,7 +205,7 @@ def _in_batches(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return (input, target) if len(shape) > 1 else (input.unsqueeze(0), target.reshape(1))
 
 
-def _finish_classes(
+def reduce_classes(
     loss: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -237,7 +236,7 @@ def _as_classes(target: Tensor, ignore_index: int | None, count: int) -> Tensor:
     return classes.masked_fill(classes == ignore_index, 0)
 
 
-def _may_ignore(target: Tensor, ignore_index: int) -> bool:
+def may_ignore(target: Tensor, ignore_index: int) -> bool:
     """Whether some targets may be ignored; False where the host has seen that none is."""
     if target.is_cuda or target.is_meta or mode.recorder is not None:
         return True
@@ -281,12 +280,12 @@ def nll_loss(
         _class_weights_checked(input, weight)
     shape = target._array.shape if input._array.ndim > 1 else ()
     input, classes = _in_batches(input, target)
-    index = ignore_index if _may_ignore(classes, ignore_index) else None
+    index = ignore_index if may_ignore(classes, ignore_index) else None
     target, count = classes.long(), input._array.shape[1]
     classes = _as_classes(target, index, count)
     check_bounds(classes._array, 0, count, soft.wrong_class)
     loss = soft.NllLoss.apply(input, target, classes, weight, ignore_index=index)
-    found = _finish_classes(loss, target, weight, index, reduction, shape)
+    found = reduce_classes(loss, target, weight, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
 
 
@@ -329,62 +328,9 @@ def cross_entropy(
     rows, classes = _classes_last(input, target)
     loss = soft.cross_entropy(rows, classes, weight, ignore_index, label_smoothing)
     shape = target._array.shape if input._array.ndim > 1 else ()
-    index = ignore_index if _may_ignore(classes, ignore_index) else None
-    found = _finish_classes(loss, classes, weight, index, reduction, shape)
+    index = ignore_index if may_ignore(classes, ignore_index) else None
+    found = reduce_classes(loss, classes, weight, index, reduction, shape)
     return titled(found, "NllLoss2D" if len(shape) > 1 else "NllLoss")
-
-
-def linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    *,
-    linear_bias: Tensor | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    options: None = None,
-) -> Tensor:
-    """`cross_entropy` of the logits that a linear layer makes of `input` (N, in) or (in,)
-
-    `linear_weight` is (C, in), or (C, d1, ..., in) for a loss at each of several places, with a
-    `linear_bias` (C,) or (C, d1, ...). `ignore_index`: None is -100. torch's `options`, by which
-    parts of the batch go one after the other, are not implemented.
-    """
-    if options is not None:
-        raise NotImplementedError(
-            "linear_cross_entropy: options are not implemented; leave them out and pass parts of "
-            "the batch to use less memory"
-        )
-    rows, features = list(input.shape), list(linear_weight.shape)
-    if not 1 <= len(rows) <= 2 or len(features) < 2 or rows[-1] != features[-1]:
-        raise RuntimeError(
-            "linear_cross_entropy: expected an input (N, in) or (in,) and a linear_weight (C, in) "
-            f"or (C, d1, ..., in), got {rows} and {features}"
-        )
-    if linear_bias is not None and list(linear_bias.shape) != features[:-1]:
-        raise RuntimeError(
-            f"linear_cross_entropy: expected a linear_bias {features[:-1]} beside a linear_weight "
-            f"{features}, got {list(linear_bias.shape)}"
-        )
-    if len(features) > 2 and len(rows) == 1:
-        raise RuntimeError(
-            f"linear_cross_entropy: a linear_weight {features} needs an input (N, {rows[-1]}), got "
-            f"{rows}"
-        )
-    shape = rows[:-1] + features[:-1]
-    if ignore_index is not None and list(target.shape) == shape:
-        raise RuntimeError(
-            "linear_cross_entropy: ignore_index is a class; leave it out where the target holds "
-            "probabilities"
-        )
-    bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = linear(input, linear_weight.reshape(-1, features[-1]), bias)
-    index = -100 if ignore_index is None else ignore_index
-    return cross_entropy(
-        logits.reshape(shape), target, weight, None, index, None, reduction, label_smoothing
-    )
 
 
 def _in_planes(input: Tensor) -> bool:

@@ -18,6 +18,7 @@ from minigrad._foreign import tensors_only
 from minigrad._names import namespace
 from minigrad.autograd.titles import entitled
 from minigrad.nn._attention import multi_head_attention_forward
+from minigrad.nn._linear_loss import linear_cross_entropy
 from minigrad.nn._losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -26,7 +27,6 @@ from minigrad.nn._losses import (
     huber_loss,
     kl_div,
     l1_loss,
-    linear_cross_entropy,
     margin_ranking_loss,
     mse_loss,
     nll_loss,

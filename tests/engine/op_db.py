@@ -16,7 +16,7 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,8 @@ def from_torch(value: Any, leaves: list, copy: Callable = copied) -> Any:
         return tuple([from_torch(v, leaves, copy) for v in value])
     if isinstance(value, dict):
         return {k: from_torch(v, leaves, copy) for k, v in value.items()}
+    if isinstance(value, torch.nn.LinearCrossEntropyOptions):
+        return minigrad.nn.LinearCrossEntropyOptions(**from_torch(asdict(value), leaves, copy))
     if callable(value) and not isinstance(value, type):
         return translated(value) or value
     return value

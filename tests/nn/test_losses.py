@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import warnings
 
@@ -12,6 +13,7 @@ import pytest
 import kernels
 import minigrad
 from minigrad import backends, nn
+from minigrad.nn import _linear_loss
 from minigrad.nn import functional as F
 from tests.nn.helpers import close
 
@@ -508,7 +510,82 @@ def test_linear_cross_entropy_refuses(torch):
     ]:
         *given, kwargs = case
         assert refused(minigrad, *given, **kwargs) == refused(torch, *given, **kwargs)
-    with pytest.raises(NotImplementedError, match="options are not implemented"):
-        F.linear_cross_entropy(
-            minigrad.zeros(2, 4), minigrad.zeros(5, 4), minigrad.tensor([0, 1]), options={}
-        )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_linear_cross_entropy_in_parts(reduction, rng, monkeypatch):
+    """The loss and the gradients of the whole batch; never the logits of more than a part."""
+    heights = []
+
+    def linear(x, *rest):
+        heights.append(len(x))
+        return F.linear(x, *rest)
+
+    monkeypatch.setattr(_linear_loss, "linear", linear)
+    target = minigrad.tensor([0, 2, 4, 2, 1, 1, 3])
+    given = [real(rng, 7, 4), real(rng, 5, 4), real(rng, 5)]
+    found = []
+    for options in (None, nn.LinearCrossEntropyOptions(batch_chunk_size=3)):
+        x, w, b = (minigrad.tensor(a, requires_grad=True) for a in given)
+        kwargs = {"weight": minigrad.tensor(W5), "ignore_index": 2, "reduction": reduction}
+        heights.clear()
+        loss = F.linear_cross_entropy(x, w, target, linear_bias=b, options=options, **kwargs)
+        (loss * loss).sum().backward(retain_graph=True)
+        assert heights == ([7] if options is None else [3, 3, 1, 1, 3, 3])
+        found.append([t.numpy(force=True).copy() for t in (loss, x.grad, w.grad, b.grad)])
+        (loss * loss).sum().backward()  # the logits once more
+        close(x.grad, 2 * found[-1][1])
+    for whole, parts in zip(*found, strict=True):
+        close(parts, whole)
+
+
+@pytest.mark.filterwarnings("error")
+def test_linear_cross_entropy_options_as_torch(torch):
+    """Rows of a part, refusals, and what a part cannot be; 16 bits have larger parts."""
+    methods = (
+        "auto",
+        "aspect_ratio",
+        "aspect_ratio:1",
+        "aspect_ratio:3",
+        None,
+        "aspect",
+        "",
+        "auto:2",
+    )
+    methods += "aspect_ratio:0", "aspect_ratio:", "aspect_ratio:-1", "aspect_ratio:2:2"
+    shapes = [(7, 4, 5), (1000, 64, 50000), (1, 3, 2), (513, 16, 33), (0, 4, 5), (64, 128, 10)]
+
+    def outcome(call, *args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except (ValueError, TypeError) as error:
+            return type(error).__name__
+
+    for method, size in itertools.product(methods, (None, 1, 5, 0, -2, 2.0)):
+        kwargs = {"chunking_method": method, "batch_chunk_size": size}
+        theirs = outcome(torch.nn.LinearCrossEntropyOptions, **kwargs)
+        own = outcome(nn.LinearCrossEntropyOptions, **kwargs)
+        assert str(own) == str(theirs)
+        for (n, f, c), name in itertools.product(shapes, ("float32", "bfloat16")):
+            if not isinstance(theirs, str):
+                kind = getattr(torch, name), torch.device("cpu")
+                adjusted = outcome(theirs._adjust, n, f, c, *kind)
+                expected = getattr(adjusted, "batch_chunk_size", adjusted)
+                x = minigrad.empty(n, f, dtype=getattr(minigrad, name))
+                assert outcome(own.rows, x, c) == expected, (kwargs, n, f, c)
+    for kwargs in ({"acc_policy": "fast"}, {"acc_dtype": "int64"}):
+        for t in (torch, minigrad):
+            made = {k: getattr(t, v, v) for k, v in kwargs.items()}
+            with pytest.raises(ValueError, match="acc_"):
+                t.nn.LinearCrossEntropyOptions(**made)
+    options = nn.LinearCrossEntropyOptions()
+    x, w, y = minigrad.zeros(2, 4), minigrad.zeros(5, 4), minigrad.tensor([0, 1])
+    with pytest.warns(UserWarning, match="label_smoothing") as seen:
+        F.linear_cross_entropy(x, w, y, options=options, label_smoothing=0.1)
+    assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match="not of int64"):
+        F.linear_cross_entropy(x, w, minigrad.zeros(2, 5), options=options)
+    with pytest.warns(UserWarning, match="several places"):
+        F.linear_cross_entropy(x, w.reshape(5, 1, 4), y[:, None], options=options)
+    with pytest.raises(ValueError, match="batch_size"):
+        F.linear_cross_entropy(x, w, y[:1], options=options)

@@ -11,14 +11,12 @@ import minigrad
 from tests.nn import module_db
 
 pytestmark = pytest.mark.needs("torch", "expecttest")
-UNLIKE = ["LinearCrossEntropyLoss"]  # its options are missing; see test_losses
 
 
 def _differences(entries: list, dtype: str) -> list[str]:
     return [
         found
         for entry in entries
-        if entry.module_cls.__name__ not in UNLIKE
         for training in (True, False)
         for found in module_db.differences(entry, dtype, training)
     ]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.nn import functional as F
+from minigrad.nn._linear_loss import LinearCrossEntropyOptions
 from minigrad.nn._losses import legacy_reduction
 from minigrad.nn.modules.distance import PairwiseDistance
 from minigrad.nn.modules.linear import Linear
@@ -25,6 +26,7 @@ __all__ = [
     "KLDivLoss",
     "L1Loss",
     "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "MSELoss",
     "MarginRankingLoss",
     "MultiLabelMarginLoss",
@@ -150,7 +152,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         weight: (C,) factor per class.
         ignore_index: class whose loss is zero and which the mean ignores; None: -100.
         label_smoothing: fraction of the target that is spread evenly over all classes.
-        options: torch's are not implemented.
+        options: takes the batch in parts, for less memory.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         weight: Tensor | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
-        options: None = None,
+        options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
             raise RuntimeError(
