@@ -22,7 +22,8 @@ class LinearCrossEntropyOptions:
 
     batch_chunk_size: rows of a part; None leaves it to `chunking_method`. chunking_method:
     "aspect_ratio", where a part's logits are about as large as the input; "aspect_ratio:N", an N-th
-    of it; "auto" is one of them; None, one part of all rows. Both that differ are a ValueError.
+    of it; "auto" is one of them; None, one part of all rows. ValueError where both are given, and
+    differ.
 
     The others are checked as torch does, and change nothing here. allow_retain_graph: the logits
     are computed again in each backward pass, so that the graph may always be kept. acc_policy,
