@@ -16,8 +16,8 @@ from numpy import ndarray
 
 from kernels import dispatch, launchers
 from kernels.families import Family, Operation
-from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import Dialect
+from kernels.support.memory import is_on_gpu
 
 _HERE, _THERE = "numba", "cupy"
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from kernels.cuda_c.tensor_map import is_map, map_at
 from kernels.host import RawKernel, RawModule
-from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import compute_dtype
 from kernels.support.errors import ArgumentError
+from kernels.support.memory import is_on_gpu
 
 _HERE = Path(__file__).parent
 _C_TYPES = {

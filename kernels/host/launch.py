@@ -10,11 +10,12 @@ import numpy as np
 
 from kernels.support import forks, launches
 from kernels.support.errors import ArgumentError, CompileError
+from kernels.support.memory import is_on_gpu
 
 from . import compiler, source
 from .gpu_module import GpuModule
 from .library import Library, settings
-from .on_gpu import OnGpu, is_on_gpu
+from .on_gpu import OnGpu
 
 
 def raw_kernel(

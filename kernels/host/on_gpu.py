@@ -11,6 +11,7 @@ import numpy as np
 from kernels.support.driver_launch import Address, DriverLaunch
 from kernels.support.errors import ArgumentError
 from kernels.support.limits import launch_dimensions
+from kernels.support.memory import is_on_gpu
 
 from . import source
 from .library import parameters
@@ -41,12 +42,6 @@ _C_TYPES = {
     "float": np.float32,
     "double": np.float64,
 }
-
-
-def is_on_gpu(value: Any) -> bool:
-    """Whether an argument is CuPy's."""
-    kind = type(value)
-    return kind.__module__.partition(".")[0] == "cupy" and not hasattr(kind, "__host_memory__")
 
 
 class OnGpu:

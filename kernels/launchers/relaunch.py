@@ -22,14 +22,13 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from kernels import dispatch
-from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers import relaunch_on_gpu
 from kernels.launchers.plans import Plans
 from kernels.launchers.relaunch_on_gpu import MAX_LAUNCHES
 from kernels.sequence import Launch, Sequence, compiled_for
 from kernels.support import forks
 from kernels.support.interrupts import deferred
-from kernels.support.memory import owner_of
+from kernels.support.memory import is_on_gpu, owner_of
 
 MAX_BYTES = 1 << 24  # of operands and new arrays: beyond that, Python takes under a hundredth
 SHORT_BYTES = 1 << 12  # launches up to this size are always short

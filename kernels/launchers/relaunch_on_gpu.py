@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.host.on_gpu import is_on_gpu
 from kernels.launchers.common import on_gpu
 from kernels.launchers.plans import Plans
 from kernels.sequence import Launch
+from kernels.support.memory import is_on_gpu
 
 MAX_BYTES = 1 << 26  # of the arrays that stand in for operands
 MAX_LAUNCHES = 1 << 15  # remembered, there and on the CPU

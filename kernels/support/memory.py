@@ -43,3 +43,9 @@ def owner_of(array: np.ndarray) -> np.ndarray:
         if not isinstance(base, np.ndarray):
             return array
         array = base
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether an argument is CuPy's."""
+    kind = type(value)
+    return kind.__module__.partition(".")[0] == "cupy" and not hasattr(kind, "__host_memory__")
