@@ -1,4 +1,4 @@
-"""The memory of arrays on a CPU: what they give back stays with the process.
+"""Where arrays lie. On a CPU, what they give back stays with the process.
 
 glibc returns a free block of over 128 KB to the system, or the top of the heap when it has grown by
 twice that, and moves both limits only as such blocks come. A training step frees what the next one

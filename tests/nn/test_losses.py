@@ -542,17 +542,8 @@ def test_linear_cross_entropy_in_parts(reduction, rng, monkeypatch):
 @pytest.mark.filterwarnings("error")
 def test_linear_cross_entropy_options_as_torch(torch):
     """Rows of a part, refusals, and what a part cannot be; 16 bits have larger parts."""
-    methods = (
-        "auto",
-        "aspect_ratio",
-        "aspect_ratio:1",
-        "aspect_ratio:3",
-        None,
-        "aspect",
-        "",
-        "auto:2",
-    )
-    methods += "aspect_ratio:0", "aspect_ratio:", "aspect_ratio:-1", "aspect_ratio:2:2"
+    methods = [None, "", "auto", "auto:2", "aspect", "aspect_ratio"]
+    methods += [f"aspect_ratio:{n}" for n in ("", "0", "1", "3", "-1", "2:2")]
     shapes = [(7, 4, 5), (1000, 64, 50000), (1, 3, 2), (513, 16, 33), (0, 4, 5), (64, 128, 10)]
 
     def outcome(call, *args, **kwargs):
