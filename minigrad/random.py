@@ -474,6 +474,8 @@ def randperm(
     if n < 0:
         raise RuntimeError(f"randperm: expected n >= 0, got {n}")
     target = np.dtype(np.int64) if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if target.kind in "bc":
+        raise dtypes.refused("randperm", target)
     if n and target.kind in "iu" and n - 1 > np.iinfo(target).max:
         raise RuntimeError(f"value cannot be converted to type {target.name}_t without overflow")
     where = place(device)
@@ -540,6 +542,10 @@ def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None
 ) -> Tensor:
     """1 with the probability given by each element (or by p), else 0."""
+    kind = input._array.dtype.kind
+    if input._array.size and (kind == "c" or (p is None and kind in "biu")):
+        name = "bernoulli_tensor_cpu_p_" if p is None else "bernoulli_scalar_cpu_"
+        raise dtypes.refused(name, input._array.dtype)
     probability = input._array if p is None else p
     if input.is_meta:
         return input.detach().clone()

@@ -227,12 +227,12 @@ def refusal_of_mma(dtype: np.dtype, cc: tuple[int, int] | None) -> str | None:
     return None
 
 
-def check_floating(name: str, *arrays) -> None:
-    """Raise TypeError unless the arrays share one floating dtype."""
+def check_floating(name: str, *arrays, or_integers: bool = False) -> None:
+    """Raise TypeError unless the arrays share one floating dtype, or one of integers if allowed."""
     dtypes = {a.dtype for a in arrays if a is not None}
     if len(dtypes) != 1:
         names = ", ".join(sorted(map(str, dtypes)))
         raise TypeError(f"{name}: expected arrays of one dtype, got {names}; cast them first")
     dtype = dtypes.pop()
-    if compute_dtype(dtype).kind != "f":
+    if compute_dtype(dtype).kind not in ("fiu" if or_integers else "f"):
         raise TypeError(f"{name}: expected a floating dtype, got {dtype}")

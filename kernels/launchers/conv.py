@@ -2,7 +2,8 @@
 
 2 N O OH OW C KH KW / groups floating-point operations each; at least x, w and y moved once.
 
-1. direct          one thread a result (conv_direct); also what serves depthwise convolution
+1. direct          one thread a result (conv_direct); also what serves integers, for which no
+                   other version is written
    plane           depthwise: a padded plane in shared memory, walked along over the ends of rows
 2. tiled           a piece of x with its halo in shared memory, several channels or rows per thread
    few_channels    the halo of all input channels is one side of a product with many of the output
@@ -103,6 +104,7 @@ LAUNCHERS = {
     "few_channels": conv_few,
     "product": conv_product,
 }
+INTEGERS = (None, "direct")  # what integers are asked for
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins; on a CPU
 LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights
@@ -174,6 +176,8 @@ def _version(
         raise ValueError(f"{name}: version {version!r} {refusal}; leave version out")
     if version:
         return version
+    if like.dtype.kind in "iu":
+        return "direct"
     gpu = on_gpu(like)
     if geo.is_product or (not gpu and conv_product.pays(geo, like, windows is not None)):
         return "product"
@@ -211,14 +215,14 @@ def _tile_grid(
 
 def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | None):
     """The function (x, w, bias) -> y."""
-    check_floating("conv2d", x, w, bias)
+    check_floating("conv2d", x, w, bias, or_integers=version in INTEGERS)
     _check_geometry("conv2d", geo)
     _check_bias("conv2d", bias, geo.w_shape[0])
     terms = math.prod(geo.w_shape[1:])
     version = _version(
         dialect, "conv2d", version, FORWARD, geo, x, geo.channels[1], terms, geo.windows
     )
-    out, dtype, acc_t = geo.out, x.dtype, dialect.common.scalar_type(x.dtype)
+    out, dtype, acc_t = geo.out, x.dtype, dialect.matmul.accumulator(x.dtype)
     n, o = geo.x_shape[0], geo.w_shape[0]
     shape = (n, o, *out)
     no_bias, sizes = empty((1,), dtype, x), (geo.groups, *geo.padding)
@@ -246,7 +250,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
 def _plan_data(dialect: Dialect, g, w, bias, geo: Geometry, version: str | None):
     """The function (g, w, bias) -> dx."""
     name = "conv2d_backward_data"
-    check_floating(name, g, w, bias)
+    check_floating(name, g, w, bias, or_integers=version in INTEGERS)
     _check_backward(name, g, geo)
     _check_bias(name, bias, geo.x_shape[1])
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])
@@ -257,7 +261,7 @@ def _plan_data(dialect: Dialect, g, w, bias, geo: Geometry, version: str | None)
     if version in LAUNCHERS:
         product = LAUNCHERS[version].backward_data(dialect, name, geo, g, **inside)
     else:
-        acc_t = dialect.common.scalar_type(dtype)
+        acc_t = dialect.matmul.accumulator(dtype)
         kernel = dialect.conv_direct.direct_data(acc_t, geo.w_shape[2:], geo.stride, geo.dilation)
         # On a CPU rows whose threads gather different taps are not faster as vectors.
         even = geo.stride == (1, 1) and not on_gpu(g)

@@ -472,6 +472,11 @@ def addcdiv(
     return POINTWISE["addcdiv"](input, tensor1, tensor2, params=(value,))
 
 
+def _converted(value: float, dtype: np.dtype) -> float:
+    """A number as C converts it to a floating dtype: infinite if it is too large."""
+    return math.copysign(math.inf, value) if abs(value) > dtypes.largest(dtype) else value
+
+
 @export()
 def nan_to_num(
     input: Tensor, nan: float | None = 0.0, posinf: Any = None, neginf: Any = None
@@ -486,7 +491,7 @@ def nan_to_num(
     dtype = input._array.dtype
     high = dtypes.largest(dtype) if posinf is None else posinf
     low = -dtypes.largest(dtype) if neginf is None else neginf
-    values = tuple([dtypes.fitting(v, dtype) for v in (nan or 0.0, high, low)])
+    values = tuple([_converted(v, dtype) for v in (nan or 0.0, high, low)])
     return POINTWISE["nan_to_num"](input, params=values)
 
 

@@ -41,7 +41,7 @@ def arange(
     whole = isinstance(start, int) and isinstance(end, int) and isinstance(step, int)
     inferred = np.dtype(np.int64) if whole else dtypes.default_numpy()
     target = inferred if dtype is None else dtypes.to_numpy_dtype(dtype)
-    if target.kind == "b":
+    if target.kind in "bc":
         raise dtypes.refused("arange_cpu", target)
     count = -(-(end - start) // step) if whole else math.ceil((end - start) / step)
     if target.kind in "iu" and not whole:  # as torch does: the numbers are made integers, but
@@ -75,6 +75,7 @@ def _limits(name: str, limits: tuple, start: Any, end: Any, step: Any) -> list:
             raise TypeError(f'{name}() missing 1 required positional arguments: "{key}"')
     found[2] = 1 if found[2] is None else found[2]
     start, end, step = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in found]
+    start, end, step = [dtypes.fitting(v, np.dtype(np.float64)) for v in (start, end, step)]
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
@@ -190,9 +191,11 @@ def _range(
 ) -> Tensor:
     """start, start + step, ... up to and including end, of the default dtype unless given."""
     start, end, step = _limits("range", limits, start, end, step)
+    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
+    if target.kind in "bc":
+        raise dtypes.refused("range_cpu", target)
     count = math.floor((end - start) / step) + 1
     array = start + step * np.arange(count)
-    target = dtypes.default_numpy() if dtype is None else dtypes.to_numpy_dtype(dtype)
     return finish(placed(array.astype(target), device), requires_grad, layout=layout)
 
 

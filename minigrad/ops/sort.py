@@ -336,7 +336,7 @@ def _kth(x: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """(value, index) of the k-th smallest (from 1) along `dim`."""
     check_flag("kthvalue", "keepdim", keepdim)
-    if input._array.dtype.kind in "bc":
+    if input._array.dtype.kind in "bc" and input._array.ndim:
         raise dtypes.refused("kthvalue_cpu", input._array.dtype)
     place = normalize_dim(dim, input._array.ndim)
     n = input._array.shape[place] if input._array.ndim else 1

@@ -15,7 +15,7 @@ import numpy as np
 from kernels import dispatch
 from kernels.pointwise import TRIGAMMA
 from minigrad import dtypes
-from minigrad.autograd.node import Op
+from minigrad.autograd.node import Op, refuse_complex
 from minigrad.backends import array_module, scipy_module
 from minigrad.ops.pointwise import POINTWISE, check_broadcast, check_floating
 from minigrad.tensor import Tensor, export, functions
@@ -207,6 +207,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 def xlog1py(input: Any, other: Any) -> Tensor:
     """input * log1p(other), zero where input is."""
     _some_tensor("xlog1py", input, other)
+    refuse_complex("xlog1py", (input, other))
     like = input if isinstance(input, Tensor) else other
     other = other if isinstance(other, Tensor) else like.new_tensor(other, dtype=like.dtype)
     # zero times the logarithm of 0, of a negative number or of infinity is 0, by definition

@@ -14,7 +14,7 @@ from minigrad.tensor import FUNCTIONS, Tensor, export
 
 # Operations of one step, and compositions, whose first step may save what the last one overwrites.
 _SINGLE = (
-    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical"
+    "arccos arccosh arcsin arcsinh arctan arctan2 arctanh conj_physical"
     " deg2rad erfinv fix gcd greater greater_equal i0 lcm less less_equal negative"
     " not_equal polygamma rad2deg"
 )
@@ -59,6 +59,15 @@ def _running(name: str) -> None:
     setattr(Tensor, f"{name}_", overwriting(name, computed))
 
 
+def _of_real(input: Tensor) -> Tensor:
+    """The absolute value of real numbers."""
+    text = "In-place abs is not supported for complex tensors."
+    dtypes.refuse_complex(text, input._array.dtype)
+    return input.abs()
+
+
+for _name in ("abs", "absolute"):
+    setattr(Tensor, f"{_name}_", overwriting(_name, _of_real, line=True))
 for _name in ("cumprod", "cumsum"):
     _running(_name)
 for _name in _SINGLE.split():

@@ -107,6 +107,33 @@ PROGRAMS = {
         m.complex(r, r).requires_grad_().max(-1)
         m.complex(r, r).requires_grad_().min(0)
         m.complex(r, r).max(0)
+        m.complex(r, r).abs_()
+        m.complex(r, r).absolute_()
+        (-r).absolute_()
+        m.special.xlog1py(r, m.complex(r, r))
+        m.arange(3, dtype=m.complex64)
+        m.arange(1j, 3)
+        m.arange(3 + 0j)
+        m.range(0, 3, dtype=m.complex64)
+        m.randperm(3, dtype=m.complex64)
+        m.bernoulli(m.complex(r, r), 0.5)
+    """,
+    "whole numbers": """
+        m.range(0, 3, dtype=m.bool)
+        m.randperm(3, dtype=m.bool)
+        m.bernoulli(r.long())
+        m.bernoulli(r > 0)
+        m.bernoulli(r.long()[:0])
+        m.bernoulli(r.long(), 1.0)
+        m.tensor(True).kthvalue(1)
+        m.tensor([True]).kthvalue(1)
+        m.tensor(1j).kthvalue(1)
+    """,
+    "too large": """
+        (r / 0).nan_to_num(1e40, 1e39, -1e300)
+        (r / 0).half().nan_to_num(1e5, 1e39, -7e4)
+        (r / 0).double().nan_to_num(1e40, 1e39, -1e300)
+        (r / 0).nan_to_num_(posinf=1e39)
     """,
     "resized": """
         r[:, ::2].resize_(3, 2)
