@@ -34,6 +34,36 @@ from minigrad.ops.views import FULL, Select, Slice, of_parts, viewed
 from minigrad.tensor import Tensor, functions, type_name, wrap
 
 
+def _elements(x: Any, index: Any, **how: Any) -> Any:
+    """Elements of x at flat positions, as remembered launches know them."""
+    return dispatch.active.take(x, index, **how)
+
+
+def _parts(rows: Any, index: Any, **how: Any) -> Any:
+    """Rows at an index, as remembered launches know them."""
+    return dispatch.active.embedding(rows, index, **how)
+
+
+def _relaunch(function: Callable, *operands: Any) -> Any:
+    return dispatch.relaunch(dispatch.tracer, dispatch.active, function, *operands)
+
+
+def _inside(x: Any, index: Any, tail: tuple) -> bool:
+    """Whether all positions are those of parts of x, both arrays on the CPU."""
+    if not (type(x) is type(index) is np.ndarray) or x.dtype.kind == "c" or not x.size:
+        return False
+    return all_below(index, x.size // math.prod(tail))
+
+
+def _taken(call: Callable, x: Any, index: Any, tail: tuple) -> Any:
+    """`call` of what computes elements or parts of x, and of what it takes; None if that is."""
+    if not tail:
+        return call(_elements, x, index)
+    rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
+    made = call(_parts, rows, index)
+    return made if made is None or len(tail) == 1 else made.reshape(*index.shape, *tail)
+
+
 class Take(Op):
     """Elements of the flattened x at flat positions (an array), or with `tail` parts of this shape,
     into which x is cut. error: where it is given, the positions have not been checked, negative
@@ -43,15 +73,17 @@ class Take(Op):
     grad_name = "IndexBackward0"
 
     @staticmethod
+    def again(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
+        return _taken(_relaunch, x, index, tail) if _inside(x, index, tail) else None
+
+    @staticmethod
     def forward(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
         if x.dtype.kind == "c":
             return array_module(x).asarray(x.reshape(-1, *tail)[index])
+        if _inside(x, index, tail):
+            return _taken(dispatch.together, x, index, tail)
         how = {} if error is None else {"negative": True, "error": error}
-        if not tail:
-            return dispatch.active.take(x, index, **how)
-        rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
-        rows = dispatch.active.embedding(rows, index, **how)
-        return rows if len(tail) == 1 else rows.reshape(*index.shape, *tail)
+        return _taken(lambda function, *operands: function(*operands, **how), x, index, tail)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = (), error: Any = None) -> tuple:

@@ -253,3 +253,23 @@ def test_slices_at_positions_that_change_later(shape, rng):
                 np.testing.assert_array_equal(later, expected)
     with pytest.raises(IndexError, match="out of bounds"):
         calls["item"](x, m.tensor([5]))
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3), (6,), (5, 6)])
+@pytest.mark.parametrize("count", [1, 2], ids=["parts", "elements"])
+def test_a_remembered_index_is_looked_at_each_time(shape, count, rng):
+    """Its launch reads any memory that it is told to: numbers are checked before each."""
+    count = min(count, len(shape))
+    for layout in (lambda a: a, lambda a: a[::-1].copy()[::-1], np.asfortranarray):
+        for _ in range(8):
+            array = layout(rng.standard_normal(shape))
+            at = [rng.integers(0, n, (2, 3)) for n in shape[:count]]
+            found = m.tensor(array)[tuple(map(m.tensor, at))]
+            np.testing.assert_array_equal(found, array[tuple(at)])
+        negative = [numbers - n for numbers, n in zip(at, shape, strict=False)]
+        found = m.tensor(array)[tuple(map(m.tensor, negative))]
+        np.testing.assert_array_equal(found, array[tuple(at)])
+        for wrong in (shape[0], -shape[0] - 1):
+            at[0][1, 2] = wrong
+            with pytest.raises(IndexError, match="out of bounds"):
+                m.tensor(array)[tuple(map(m.tensor, at))]
