@@ -104,7 +104,7 @@ LAUNCHERS = {
     "few_channels": conv_few,
     "product": conv_product,
 }
-INTEGERS = (None, "direct")  # what integers are asked for
+TAKE_INTEGERS = (None, "direct")  # versions; None: the launcher chooses
 MIN_PACKS = 16  # fewer rows of results, or terms: most of a tile is empty
 MIN_GEMM_CHANNELS = 4  # fewer output channels a group than this: direct wins; on a CPU
 LONG_SUM = 32  # unless a sum has so many terms, and not for the gradient of the weights
@@ -215,7 +215,7 @@ def _tile_grid(
 
 def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | None):
     """The function (x, w, bias) -> y."""
-    check_floating("conv2d", x, w, bias, or_integers=version in INTEGERS)
+    check_floating("conv2d", x, w, bias, or_integers=version in TAKE_INTEGERS)
     _check_geometry("conv2d", geo)
     _check_bias("conv2d", bias, geo.w_shape[0])
     terms = math.prod(geo.w_shape[1:])
@@ -250,7 +250,7 @@ def _plan_forward(dialect: Dialect, x, w, bias, geo: Geometry, version: str | No
 def _plan_data(dialect: Dialect, g, w, bias, geo: Geometry, version: str | None):
     """The function (g, w, bias) -> dx."""
     name = "conv2d_backward_data"
-    check_floating(name, g, w, bias, or_integers=version in INTEGERS)
+    check_floating(name, g, w, bias, or_integers=version in TAKE_INTEGERS)
     _check_backward(name, g, geo)
     _check_bias(name, bias, geo.x_shape[1])
     terms = geo.channels[1] * math.prod(geo.w_shape[2:])

@@ -56,7 +56,8 @@ def _inside(x: Any, index: Any, tail: tuple) -> bool:
 
 
 def _taken(call: Callable, x: Any, index: Any, tail: tuple) -> Any:
-    """`call` of what computes elements or parts of x, and of what it takes; None if that is."""
+    """Elements or parts of x: `call` gets the function that makes them and its operands. None
+    where `call` gives None."""
     if not tail:
         return call(_elements, x, index)
     rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
