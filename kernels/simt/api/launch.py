@@ -256,7 +256,7 @@ class Launcher:
 
     def _unusual(self, args: tuple) -> None:
         """Arguments that are not plain NumPy: device arrays, wrappers, arrays on a GPU."""
-        if any(arguments.is_on_gpu(arg) for arg in args):
+        if any(arguments.has_gpu_memory(arg) for arg in args):
             self.kernel.on_gpu()[self.grid, self.block, self.stream, self.shared_bytes](*args)
             return
         where = self.kernel.__name__

@@ -88,7 +88,8 @@ def is_signed(arg: Any) -> bool:
     return isinstance(arg, int | np.signedinteger) and not isinstance(arg, bool)
 
 
-def is_on_gpu(arg: Any) -> bool:
+def has_gpu_memory(arg: Any) -> bool:
+    """Whether an argument is memory of a GPU, of any library."""
     return (
         not isinstance(arg, DeviceNDArray | np.ndarray)
         and hasattr(arg, "__cuda_array_interface__")
