@@ -34,35 +34,21 @@ from minigrad.ops.views import FULL, Select, Slice, of_parts, viewed
 from minigrad.tensor import Tensor, functions, type_name, wrap
 
 
-def _elements(x: Any, index: Any, **how: Any) -> Any:
+def elements_at(x: Any, index: Any, **how: Any) -> Any:
     """Elements of x at flat positions, as remembered launches know them."""
     return dispatch.active.take(x, index, **how)
 
 
-def _parts(rows: Any, index: Any, **how: Any) -> Any:
+def rows_at(rows: Any, index: Any, **how: Any) -> Any:
     """Rows at an index, as remembered launches know them."""
     return dispatch.active.embedding(rows, index, **how)
 
 
-def _relaunch(function: Callable, *operands: Any) -> Any:
-    return dispatch.relaunch(dispatch.tracer, dispatch.active, function, *operands)
-
-
-def _inside(x: Any, index: Any, tail: tuple) -> bool:
-    """Whether all positions are those of parts of x, both arrays on the CPU."""
-    if not (type(x) is type(index) is np.ndarray) or x.dtype.kind == "c" or not x.size:
-        return False
-    return all_below(index, x.size // math.prod(tail))
-
-
-def _taken(call: Callable, x: Any, index: Any, tail: tuple) -> Any:
-    """Elements or parts of x: `call` gets the function that makes them and its operands. None
-    where `call` gives None."""
-    if not tail:
-        return call(_elements, x, index)
-    rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
-    made = call(_parts, rows, index)
-    return made if made is None or len(tail) == 1 else made.reshape(*index.shape, *tail)
+def _at(function: Callable, source: Any, index: Any, size: int, how: dict) -> Any:
+    """One of the two, remembered where positions on the CPU are seen to be in 0 .. size - 1."""
+    if type(index) is np.ndarray and all_below(index, size):
+        return dispatch.together(function, source, index)
+    return function(source, index, **how)
 
 
 class Take(Op):
@@ -74,17 +60,15 @@ class Take(Op):
     grad_name = "IndexBackward0"
 
     @staticmethod
-    def again(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
-        return _taken(_relaunch, x, index, tail) if _inside(x, index, tail) else None
-
-    @staticmethod
     def forward(x: Any, index: Any, tail: tuple = (), error: Callable | None = None) -> Any:
         if x.dtype.kind == "c":
             return array_module(x).asarray(x.reshape(-1, *tail)[index])
-        if _inside(x, index, tail):
-            return _taken(dispatch.together, x, index, tail)
         how = {} if error is None else {"negative": True, "error": error}
-        return _taken(lambda function, *operands: function(*operands, **how), x, index, tail)
+        if not tail:
+            return _at(elements_at, x, index, x.size, how)
+        rows = x if x.shape[1:] == tail and x.ndim == 2 else x.reshape(-1, math.prod(tail))
+        rows = _at(rows_at, rows, index, len(rows), how)
+        return rows if len(tail) == 1 else rows.reshape(*index.shape, *tail)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, index: Any, tail: tuple = (), error: Any = None) -> tuple:

@@ -20,7 +20,7 @@ from minigrad.autograd.node import Op
 from minigrad.backends import array_module, is_batched, on_gpu
 from minigrad.ops.bounds import check_bounds
 from minigrad.ops.elementwise import masked_fill
-from minigrad.ops.getitem import Put, PutSlices, getitem
+from minigrad.ops.getitem import Put, PutSlices, getitem, rows_at
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
@@ -162,11 +162,6 @@ class Scatter(Op):
         return (kept, None, values)
 
 
-def _rows(weight: Any, index: Any) -> Any:
-    """Rows at an index, as remembered launches know them."""
-    return dispatch.active.embedding(weight, index)
-
-
 class Embedding(Op):
     """Rows of weight (V, D) at index."""
 
@@ -184,13 +179,13 @@ class Embedding(Op):
     def again(weight: Any, index: Any, **_: Any) -> Any:
         if type(index) is not np.ndarray or not all_below(index, weight.shape[0]):
             return None
-        return dispatch.relaunch(dispatch.tracer, dispatch.active, _rows, weight, index)
+        return dispatch.relaunch(dispatch.tracer, dispatch.active, rows_at, weight, index)
 
     @staticmethod
     def forward(weight: Any, index: Any, **_: Any) -> Any:
         if type(index) is np.ndarray and all_below(index, weight.shape[0]):
-            return dispatch.together(_rows, weight, index)  # which looks at the index no more
-        return _rows(weight, index)
+            return dispatch.together(rows_at, weight, index)  # which looks at the index no more
+        return rows_at(weight, index)
 
     @staticmethod
     def vjp(ctx: Any, g: Tensor, padding_idx: int | None, by_frequency: bool = False) -> tuple:

@@ -75,7 +75,8 @@ def _limits(name: str, limits: tuple, start: Any, end: Any, step: Any) -> list:
             raise TypeError(f'{name}() missing 1 required positional arguments: "{key}"')
     found[2] = 1 if found[2] is None else found[2]
     start, end, step = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in found]
-    start, end, step = [dtypes.fitting(v, np.dtype(np.float64)) for v in (start, end, step)]
+    if any(isinstance(value, complex) for value in (start, end, step)):
+        start, end, step = [dtypes.fitting(v, np.dtype(np.float64)) for v in (start, end, step)]
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
