@@ -171,6 +171,13 @@ def test_a_bool_and_an_integer_after_a_triangle_of_bools(triangle):
             assert found.dtype == m.int64 and found.tolist() == [[1, 2, 1], [1, 1, 2]]
 
 
+def test_a_composed_function_names_itself_in_its_refusal():
+    x = m.tensor([1j])
+    for args in ((x, 2), (2, x), (m.ones(1), x)):
+        with pytest.raises(NotImplementedError, match="xlog1py"):
+            m.special.xlog1py(*args)
+
+
 def test_no_pseudoinverse_of_nan():
     with pytest.raises(m.linalg.LinAlgError, match="pinv"):
         m.linalg.pinv(m.full((2, 2), float("nan")))
