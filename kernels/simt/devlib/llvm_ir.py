@@ -228,11 +228,11 @@ def polynomial(x: V, coefficients: Sequence[float]) -> V:
     return total
 
 
-def lookup(builder: ir.IRBuilder, name: str, table: Sequence[int], index: V) -> V:
-    """Element `index` of a constant table of 64-bit integers."""
+def lookup(builder: ir.IRBuilder, name: str, table: Sequence[float], index: V) -> V:
+    """Element `index` of a constant table of float64."""
     module = builder.module
     if name not in module.globals:
-        kind = ir.ArrayType(I64, len(table))
+        kind = ir.ArrayType(F64, len(table))
         constant = ir.GlobalVariable(module, kind, name)
         constant.linkage = "internal"
         constant.global_constant = True

@@ -1,4 +1,4 @@
-"""Mathematics that LLVM can vectorise: no branches, no calls, no table but sine's.
+"""Mathematics that LLVM can vectorise: no branches, no calls, no tables.
 
 A loop that calls libm's `expf` runs one element at a time; these are straight lines of arithmetic
 with selects for the special cases, so a loop over them becomes SIMD code. Each is within 2 ulp over
@@ -12,9 +12,11 @@ The polynomials are weighted least-squares fits on Chebyshev nodes in 40-digit a
 
 from __future__ import annotations
 
+import functools
 import math
+from fractions import Fraction
 
-from kernels.simt.devlib.llvm_ir import F32, F64, I32, I64, V, lookup, polynomial
+from kernels.simt.devlib.llvm_ir import F32, F64, I32, V, polynomial
 
 # ln 2 in two parts: the first has so few bits that its product with an exponent is exact
 LN2_HIGH = 0.693359375
@@ -267,38 +269,43 @@ def two_over_pi(bits: int) -> int:
     return (2 * one << bits) // pi
 
 
-def _two_over_pi_table() -> list[int]:
-    """For exponents 126 to 254: 2^(exponent - 88) * 2 / pi modulo 2^64, then its next 32 bits."""
-    bits = two_over_pi(TWO_OVER_PI_BITS)
-    table = []
-    for exponent in range(126, 255):
-        scaled = bits << (exponent - 88 + 32) >> TWO_OVER_PI_BITS
-        table += [(scaled >> 32) % 2**64, scaled % 2**32]
-    return [entry - 2**64 if entry >= 2**63 else entry for entry in table]
+# Angles below 2^60, below 2^94, and all others have each their parts of 1 / (2 pi).
+_ANGLE_LIMITS = (60, 94)
 
 
-TWO_OVER_PI = _two_over_pi_table()
+@functools.cache
+def _turn_parts() -> list[tuple[float, ...]]:
+    """For each range of angles 1 / (2 pi), without the bits whose product with such an angle is
+    whole, in three float64. Two have 29 bits: their products with an angle, of 24, are exact."""
+    inverse = Fraction(two_over_pi(TWO_OVER_PI_BITS), 4 << TWO_OVER_PI_BITS)
+    rows = []
+    for last in (2, *(limit - 23 for limit in _ANGLE_LIMITS)):  # bits of 2^-last do not count
+        whole = round(inverse * 2**last) if rows else 0
+        rest = inverse - whole / Fraction(2**last)
+        parts = []
+        for bits in (last + 29, last + 58):
+            parts.append(round(rest * 2**bits) / Fraction(2**bits))
+            rest -= parts[-1]
+        rows.append((*map(float, parts), float(rest)))
+    return rows
 
 
 def _reduce_angle(size: V) -> tuple[V, V]:
-    """(quadrant, r): |x| = quadrant * pi / 2 + r modulo 2 pi, |r| <= pi / 4, r in float64.
+    """(quadrant, r): size = quadrant * pi / 2 + r modulo 2 pi, |r| <= pi / 4, r in float64.
 
-    Payne and Hanek in fixed point: 64 bits of |x| * 2 / pi modulo 4, the top two the quadrant.
+    Payne and Hanek: the product with 1 / (2 pi) in three parts, each without its whole turns.
     """
-    bits = size.bits()
-    exponent = (bits.logical_shift(23)) - 126
-    exponent = (exponent > 0).where(exponent, 0)
-    exponent = (exponent < 128).where(exponent, 128).zext(I64)
-    mantissa = ((bits & 0x7FFFFF) | 0x800000).zext(I64)
-    index = exponent << 1
-    high = lookup(size.builder, "minigrad.two_over_pi", TWO_OVER_PI, index)
-    low = lookup(size.builder, "minigrad.two_over_pi", TWO_OVER_PI, index + 1)
-    fixed = mantissa * high + (mantissa * low).logical_shift(32)
-    quadrant = (fixed + (1 << 61)).logical_shift(62)
-    remainder = (fixed - (quadrant << 62)).to_float(F64) * (math.pi / 2 / 2.0**62)
-    near = size < 0.785398
-    quadrant = near.where(quadrant.constant(0), quadrant)
-    return quadrant.trunc(I32), near.where(size.to_float(F64), remainder)
+    wide = size.to_float(F64)
+    near, far = (wide < 2.0**limit for limit in _ANGLE_LIMITS)
+    first, second, third = (
+        near.where(wide.constant(a), far.where(wide.constant(b), c))
+        for a, b, c in zip(*_turn_parts(), strict=True)
+    )
+    first, second = wide * first, wide * second
+    first, second = first - first.rint(), second - second.rint()
+    quadrant = (((first + second) + wide * third) * 4.0).rint()
+    turns = ((first - quadrant * 0.25) + second) + wide * third
+    return quadrant.to_int(I32), turns * (2 * math.pi)
 
 
 def _sine_of(quadrant: V, r: V) -> V:

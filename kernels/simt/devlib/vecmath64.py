@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import struct
 from fractions import Fraction
 
 from kernels.simt.devlib.llvm_ir import F64, V, lookup, polynomial
@@ -98,11 +97,11 @@ _SCALE = 400
 
 
 @functools.cache
-def _table() -> list[int]:
+def _table() -> list[float]:
     """By exponent, 2 / pi without the bits whose product with an angle is a multiple of 4, in four
     float64."""
     bits = two_over_pi(TWO_OVER_PI_BITS)
-    table: list[int] = []
+    table: list[float] = []
     for least in range(_FIRST, 1024, _ROW):
         kept = TWO_OVER_PI_BITS + 54 - least  # the bits from 2^(54 - least) on are left out
         rest = Fraction(bits % (1 << kept), 1 << TWO_OVER_PI_BITS)
@@ -110,7 +109,7 @@ def _table() -> list[int]:
         for _ in range(4):
             part = float(rest)
             rest -= Fraction(part)
-            table += struct.unpack("<q", struct.pack("<d", part))
+            table.append(part)
     return table
 
 
@@ -122,10 +121,7 @@ def _reduce_angle(size: V) -> tuple[V, V, V]:
     exponent = size.bits().logical_shift(52) - (1023 + _FIRST)
     row = (exponent > 0).where(exponent, 0).logical_shift(3)
     row = (row < 121).where(row, 121) << 2
-    parts = [
-        lookup(size.builder, "minigrad.two_over_pi_64", _table(), row + i).as_float(F64)
-        for i in range(4)
-    ]
+    parts = [lookup(size.builder, "minigrad.two_over_pi_64", _table(), row + i) for i in range(4)]
     scaled = (size < 2.0**_SHRUNK).where(size, size * 2.0**-_SCALE)
     (h0, l0), (h1, l1), (h2, l2) = (_product(scaled, part) for part in parts[:3])
     n0 = h0.rint()
