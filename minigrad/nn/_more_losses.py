@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,10 @@ from minigrad.autograd.mode import autocasts
 from minigrad.backends import every_element
 from minigrad.nn._losses import _reduce, legacy_reduction, not_cast
 from minigrad.ops.bounds import check_bounds, check_values
-from minigrad.ops.combine import pad_constant
 from minigrad.ops.composed import composed
+from minigrad.ops.ctc import ctc
 from minigrad.ops.pointwise import POINTWISE, check_floating
-from minigrad.tensor import Tensor
-
-LOG_ADD, CTC_STEP = POINTWISE["logaddexp"], POINTWISE["ctc_step"]
-IMPOSSIBLE = -1e30  # the logarithm of a probability of zero, in the recursion of ctc_loss
+from minigrad.tensor import Tensor, wrap
 
 
 @autocasts
@@ -38,101 +36,85 @@ def ctc_loss(
     be spelled in its time costs zero, and has no gradient.
     """
     if log_probs.dim() not in (2, 3):
-        raise RuntimeError(f"ctc_loss: expected log_probs (T, N, C), got {list(log_probs.shape)}")
+        raise RuntimeError(
+            "Expected 3-dimensional tensor log_probs (T, N, C), or (T, C) of one sequence, but got "
+            f"{list(log_probs.shape)} (while checking arguments for ctc_loss)"
+        )
     if not log_probs.numel():
-        raise RuntimeError(f"ctc_loss: log_probs must not be empty, got {list(log_probs.shape)}")
+        raise RuntimeError(f"log_probs tensor must not be empty, got {list(log_probs.shape)}")
+    check_floating("ctc_loss", log_probs)
     single = log_probs.dim() == 2
     probs = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, classes = probs.shape
-    times, lengths = _lengths(input_lengths, batch), _lengths(target_lengths, batch)
-    _check_ctc(times, lengths, steps, batch, blank, classes)
-    labels = _labels(targets, lengths, blank)
-    where: dict[str, Any] = {"device": probs.device}
-    spelled = minigrad.as_tensor(labels, **where)
-    emitted = probs.transpose(0, 1).gather(2, spelled.unsqueeze(1).expand(-1, steps, -1))
-    total = _spelled(emitted, spelled, times, blank)
-    ends = minigrad.as_tensor(lengths, **where) * 2
-    last = total.gather(1, ends.unsqueeze(1)).squeeze(1)
-    before = total.gather(1, (ends - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
-    before = minigrad.where(ends > 0, before, IMPOSSIBLE)
-    loss = -LOG_ADD(last, before)
-    # torch's gradient holds for log_probs that are normalised: it has that of their mass added.
-    running = minigrad.arange(steps, **where).unsqueeze(1) < minigrad.as_tensor(times, **where)
-    mass = (probs.exp() * running.unsqueeze(2)).sum((0, 2))
-    loss = loss + (mass - mass.detach())
-    impossible = loss > -IMPOSSIBLE / 10
-    if zero_infinity:
-        loss = minigrad.where(impossible, 0.0, loss)
-    else:  # as a factor, for the gradient is not to be finite either
-        loss = loss * minigrad.ones_like(loss).masked_fill(impossible, math.inf)
+    if not 0 <= blank < classes:
+        raise RuntimeError(f"blank must be in label range: 0 to {classes - 1}, got {blank}")
+    times = _lengths("input_lengths", input_lengths, batch, steps)
+    lengths = _lengths("target_lengths", target_lengths, batch)
+    labels = _labels(targets, lengths, classes)
+    ends, counts = (minigrad.as_tensor(n, device=probs.device) for n in (times, lengths))
+    loss = ctc(probs, labels.to(probs.device), ends, counts, blank, zero_infinity)
     if reduction == "mean":
-        loss = loss / minigrad.as_tensor([max(n, 1) for n in lengths], dtype=loss.dtype, **where)
+        loss = loss / counts.clamp(min=1)
     loss = loss.squeeze(0) if single and reduction == "none" else loss
     return _reduce(loss, reduction)
 
 
-def _lengths(given: Any, batch: int) -> list[int]:
-    values = given.tolist() if isinstance(given, Tensor) else given
-    return [int(v) for v in values] if isinstance(values, list | tuple) else [int(values)] * batch
-
-
-def _check_ctc(
-    times: list, lengths: list, steps: int, batch: int, blank: int, classes: int
-) -> None:
-    if not 0 <= blank < classes:
-        raise RuntimeError(f"blank must be in label range: 0 to {classes - 1}, got {blank}")
-    if len(times) != batch or len(lengths) != batch:
-        raise RuntimeError(
-            f"input_lengths and target_lengths must be of size batch_size {batch}, got "
-            f"{len(times)} and {len(lengths)}"
-        )
-    if max(times) > steps or min(times) < 0 or min(lengths) < 0:
-        raise RuntimeError(
-            f"Expected input_lengths to have value at most {steps}, and no length below zero, but "
-            f"got input_lengths {times} and target_lengths {lengths}"
-        )
-
-
-def _labels(targets: Tensor, lengths: list[int], blank: int) -> list[list[int]]:
-    """The targets with a blank before, between and after, padded by blanks to one length."""
-    given = targets.tolist()
-    if targets.dim() == 1:
-        if len(given) < sum(lengths):
+def _lengths(name: str, given: Any, batch: int, most: int | None = None) -> list[int]:
+    """A length for each sequence, checked."""
+    if isinstance(given, Tensor):
+        if given.is_floating_point() or given.is_complex() or given.dtype == minigrad.bool:
+            raise RuntimeError(f"{name} must be integral, got {given.dtype}")
+        given = given.tolist()
+    many = list(given) if isinstance(given, list | tuple) else [given] * batch
+    lengths = [operator.index(n) for n in many]
+    if len(lengths) != batch:
+        raise RuntimeError(f"{name} must be of size batch_size {batch}, got {len(lengths)}")
+    for n in lengths:
+        limit = "least 0" if n < 0 else f"most {most}"
+        if n < 0 or (most is not None and n > most):
             raise RuntimeError(
-                f"ctc_loss: expected {sum(lengths)} targets in one vector, got {len(given)}"
+                f"Expected {name} to have value at {limit}, but got value {n} (while checking "
+                "arguments for ctc_loss)"
             )
-        starts = [sum(lengths[:i]) for i in range(len(lengths))]
-        given = [given[s : s + n] for s, n in zip(starts, lengths, strict=True)]
-    elif targets.shape[1] < max(lengths):
-        raise RuntimeError(
-            f"Expected tensor to have size at least {max(lengths)} at dimension 1, but got size "
-            f"{list(targets.shape)} for targets"
+    return lengths
+
+
+def _labels(targets: Tensor, lengths: list[int], classes: int) -> Tensor:
+    """The targets (N, longest), in int64, with 0 beyond the length of each."""
+    targets, longest = targets.detach().to(minigrad.int64), max(lengths)
+    places = minigrad.arange(longest, device=targets.device)
+    counts = minigrad.as_tensor(lengths, device=targets.device).unsqueeze(1)
+    if targets.dim() == 1:
+        _check_targets(targets, 0, "", sum(lengths))
+        starts = counts.cumsum(0) - counts
+        labels = targets[(starts + places).clamp(max=len(targets) - 1)] if longest else targets
+        labels = labels.reshape(len(lengths), longest)
+    elif targets.dim() == 2:
+        _check_targets(targets, 0, "", len(lengths))
+        _check_targets(targets, 1, "at least ", longest)
+        labels = targets[:, :longest]
+    else:
+        raise _of_targets(f"Expected 1 to 2 dimensions, but got {targets.dim()}-dimensional tensor")
+    labels = minigrad.where(places < counts, labels, 0)
+    return wrap(check_bounds(labels._array, 0, classes, _wrong_label))
+
+
+def _wrong_label(wrong: int) -> RuntimeError:
+    return RuntimeError(f"ctc_loss: target {wrong} is none of the classes of log_probs")
+
+
+def _check_targets(targets: Tensor, dim: int, least: str, size: int) -> None:
+    got = targets.shape[dim]
+    if got < size or (got > size and not least):
+        raise _of_targets(
+            f"Expected tensor to have size {least}{size} at dimension {dim}, but got size {got}"
         )
-    longest = max(lengths)
-    rows = []
-    for row, n in zip(given, lengths, strict=True):
-        padded = [int(v) for v in row[:n]] + [blank] * (longest - n)
-        rows.append([blank, *(label for v in padded for label in (v, blank))])
-    return rows
 
 
-def _spelled(emitted: Tensor, labels: Tensor, times: list[int], blank: int) -> Tensor:
-    """For each prefix of the labels (N, L), the logarithm of the probability that it is spelled
-    after the time of its sequence; emitted (N, T, L)."""
-    batch, steps, count = emitted.shape
-    impossible = emitted.new_full((batch, count), IMPOSSIBLE)
-    first = minigrad.arange(count, device=emitted.device) < 2
-    emissions = emitted.unbind(1)
-    total = minigrad.where(first, emissions[0], impossible)
-    skips = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
-    toll = impossible.new_zeros((batch, count - 2)).masked_fill(~skips, IMPOSSIBLE)
-    toll = pad_constant(toll, (2, 0), IMPOSSIBLE)[:, :count]  # of a step over a label
-    times, shortest = minigrad.as_tensor(times, device=emitted.device), min(times)
-    for t in range(1, steps):
-        before = pad_constant(total, (2, 0), IMPOSSIBLE)
-        step = CTC_STEP(total, before[:, 1:-1], before[:, :-2], toll, emissions[t])
-        total = step if t < shortest else minigrad.where((times > t).unsqueeze(1), step, total)
-    return total
+def _of_targets(message: str) -> RuntimeError:
+    return RuntimeError(
+        f"{message} for argument #2 'targets' (while checking arguments for ctc_loss)"
+    )
 
 
 @autocasts

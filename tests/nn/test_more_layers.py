@@ -138,7 +138,7 @@ def test_ctc_by_enumeration(rng, reference_backend):
     never = minigrad.tensor([[1, 1, 1]])
     assert nn.functional.ctc_loss(probs.log(), never, [4], [3]).item() == np.inf
     assert nn.functional.ctc_loss(probs.log(), never, [4], [3], zero_infinity=True).item() == 0
-    with pytest.raises(RuntimeError, match=r"log_probs must not be empty, got \[0, 1, 3\]"):
+    with pytest.raises(RuntimeError, match=r"log_probs tensor must not be empty, got \[0, 1, 3\]"):
         nn.functional.ctc_loss(probs[:0], never, [0], [0])
 
 
@@ -484,17 +484,6 @@ def test_ctc_of_sequences_of_several_lengths_as_torch(longest, rng, torch):
         found.append((loss.detach().numpy(), x.grad.numpy()))
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-
-
-def test_a_step_of_ctc_takes_few_operations():
-    probs = minigrad.randn(12, 2, 5).log_softmax(2)
-    counts = []
-    for steps in (6, 12):
-        with backends.use("numba"), kernels.trace() as trace:
-            words = minigrad.tensor([[1, 2], [3, 1]])
-            nn.functional.ctc_loss(probs[:steps], words, [steps] * 2, [2, 2])
-        counts.append(sum(count for count, _ in trace.rows.values()))
-    assert counts[1] - counts[0] < 6 * 10
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5, 6), (2, 3, 1, 9)])

@@ -253,15 +253,18 @@ def _only_moves_scattered(function: ir.Function) -> bool:
 
 
 class _LoadedPlaces:
-    """Elements at an index that was loaded from an array: as vectors they are gathered, and
+    """Elements at an index that a thread loads from an array: as vectors they are gathered, and
     scattered, which takes longer than one by one where a sum of two is all that is computed."""
 
     def __init__(self, function: ir.Function) -> None:
         self._assigned = _assigned(function)
-        self._others: set[ir.Value] = set()  # which depend on no element
+        self._loads: set[ir.Instruction] = set()  # of the loop over the threads
+        self._others: set[ir.Value] = set()  # which depend on none of them
 
     def are_changed_by(self, accesses: list[ir.Instruction]) -> bool:
-        """Whether such elements of one array are both loaded and stored."""
+        """Whether such elements of one array are both loaded and stored by a loop over threads that
+        has these accesses. A place that was loaded before the loop is the same for all of them."""
+        self._loads, self._others = set(accesses), set()
         found = [one for one in accesses if self._at(one)]
         loaded = {_array_of(one) for one in found if isinstance(one, ir.LoadInstr)}
         return any(isinstance(one, ir.StoreInstr) and _array_of(one) in loaded for one in found)
@@ -271,7 +274,7 @@ class _LoadedPlaces:
         return isinstance(pointer, ir.GEPInstr) and any(map(self._depends, pointer.operands[1:]))
 
     def _depends(self, value: ir.Value) -> bool:
-        """Whether a number is computed from an element of a kernel's argument."""
+        """Whether a number is computed from an element of a kernel's argument, loaded there."""
         seen: set[ir.Value] = set()
         left = [value]
         while left:
@@ -281,7 +284,7 @@ class _LoadedPlaces:
             seen.add(one)
             array = _array_of(one)
             if array is not None:
-                if _is_argument(array):
+                if one in self._loads and _is_argument(array):
                     return True
             elif isinstance(one, ir.LoadInstr):
                 left += self._assigned.get(one.operands[0], ())

@@ -278,7 +278,7 @@ def _turn_parts() -> list[tuple[float, ...]]:
     """For each range of angles 1 / (2 pi), without the bits whose product with such an angle is
     whole, in three float64. Two have 29 bits: their products with an angle, of 24, are exact."""
     inverse = Fraction(two_over_pi(TWO_OVER_PI_BITS), 4 << TWO_OVER_PI_BITS)
-    rows = []
+    rows: list[tuple[float, ...]] = []
     for last in (2, *(limit - 23 for limit in _ANGLE_LIMITS)):  # bits of 2^-last do not count
         whole = round(inverse * 2**last) if rows else 0
         rest = inverse - whole / Fraction(2**last)

@@ -178,6 +178,23 @@ def test_what_lives_across_grid_barriers_is_released():
     np.testing.assert_array_equal(a, (np.arange(64) + 2) % 64)
 
 
+def test_rows_at_a_loaded_place_are_vectors(optimised):
+    """Where all threads of a block have the place, it is loaded before the loop over them."""
+
+    @cuda.jit(debug=False)
+    def add_rows(counts, index, weights, x):
+        i, count = cuda.threadIdx.x, counts[cuda.blockIdx.x]
+        for t in range(1, count):
+            cuda.syncthreads()
+            x[count - t, i] = x[count - t + 1, i] + weights[index[i]] * weights[i]
+
+    x, index = np.ones((6, 64), np.float32), np.arange(64)[::-1].copy()
+    add_rows[1, 64](np.array([5]), index, np.ones(64, np.float32), x)
+    assert x[:, 0].tolist() == [1, 5, 4, 3, 2, 1]
+    assert re.search(VECTOR_SUM, optimised[0])
+    assert "vector.memcheck" not in optimised[0]
+
+
 @pytest.mark.parametrize("factor", [None, 2])
 def test_copies_by_index_are_not_gathered_where_that_is_slow(optimised, monkeypatch, factor):
     """Only where elements are computed with, vectors are worth what a gather costs on a Zen 4."""
