@@ -207,11 +207,12 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def _of_slices(x: Tensor, index: Any) -> Tensor | None:
-    """x[:, ..., at] at the positions of a vector; None for other indices."""
-    place, shape = len(index) - 1 if type(index) is tuple else 0, x._array.shape
-    at = index[place] if 0 < place < len(shape) else None
-    if type(at) is not Tensor or any(type(p) is not slice or p != FULL for p in index[:place]):
+    """x[:, at], x[..., at, :] and such at the positions of a vector; None for other indices."""
+    shape = x._array.shape
+    place = _place_among_slices(index, len(shape))
+    if place is None:
         return None
+    at = next(part for part in index if type(part) is Tensor)
     array = at._array
     if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != np.int64:
         return None
@@ -220,6 +221,24 @@ def _of_slices(x: Tensor, index: Any) -> Tensor | None:
     if x.requires_grad:
         at = wrap(array.copy())  # the program may change its own
     return titled(functions.index_select(x, place, at), "Index")
+
+
+def _place_among_slices(index: Any, ndim: int) -> int | None:
+    """The dimension of the one tensor of an index that is whole in all others; None for others."""
+    if type(index) is not tuple:
+        return None
+    place = dots = None
+    for k, part in enumerate(index):
+        if type(part) is Tensor and place is None:
+            place = k
+        elif part is ... and dots is None:
+            dots = k
+        elif type(part) is not slice or part != FULL:
+            return None
+    width = ndim - len(index) + (dots is not None)  # of the ellipsis
+    if place is None or width < 0:
+        return None
+    return place if dots is None or dots > place else place + width - 1
 
 
 def _index_arrays(index: Any) -> tuple | None:

@@ -24,7 +24,6 @@ from minigrad.ops.getitem import Put, PutSlices, getitem, rows_at
 from minigrad.ops.inplace import inplace
 from minigrad.ops.masks import runs_on_gpu, true_places
 from minigrad.ops.pointwise import POINTWISE, broadcast_shape, factor
-from minigrad.ops.views import expand_array
 from minigrad.tensor import Tensor, export, normalize_dim, type_name, wrap
 
 _INDEX_DTYPES = (np.dtype(np.int64), np.dtype(np.int32))
@@ -341,83 +340,12 @@ def as_vectors(*tensors: Tensor) -> list[Tensor]:
     return [x if x._array.ndim else x.reshape(1) for x in tensors]
 
 
-@export()
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of `input` at `index` (one-dimensional) along `dim`."""
-    if not isinstance(index, Tensor):
-        raise no_tensor("index_select", "index", index)
-    if index._array.ndim > 1:
-        raise IndexError("index_select(): Index is supposed to be a vector")
-    _check_index_dtype("index_select", index)
-    if not input._array.ndim:
-        if index._array.size != 1:
-            raise RuntimeError(
-                "index_select(): Index to scalar can have only 1 value, got "
-                f"{index._array.size} value(s)"
-            )
-        return index_select(input.reshape(1), dim, index).reshape(())
-    place, shape = normalize_dim(dim, input._array.ndim), input._array.shape
-    (index,), n = as_vectors(index), shape[place]
-    if input._array.dtype.kind == "c":
-        _check_positions("index_select", index, n)
-        return getitem(input, (slice(None),) * place + (index,))
-    if not on_gpu(index._array):  # there the launcher checks
-        _check_positions("index_select", index, n)
-    if n and not input._array.size:
-        return input.narrow(place, 0, 1).expand(
-            *shape[:place], index._array.size, *shape[place + 1 :]
-        )
-    found = _selected(input, place, index)
-    found = _shaped(found, (*shape[:place], index._array.size, *shape[place + 1 :]))
-    found._view = None  # of a copy that nothing else knows
-    return found
-
-
-def _selected(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices at an index along `dim`, in some shape: as rows where they are long, else the same
-    elements of each row."""
-    shape, positions = x._array.shape, index._array
-    outer, n, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    xp, there = array_module(positions), on_gpu(positions)
-    if outer > 1 < inner and outer * positions.size * inner < _MANY and not there:
-        wide = (*shape[:dim], positions.size, *shape[dim + 1 :])
-        each = expand_array(positions.reshape([-1, *[1] * (len(shape) - dim - 1)]), wide)
-        return Pick.apply(x, _alike(index, each), dim=dim)
-    gather = Gather if there else Pick  # there the launcher checks
-    if inner == outer == 1 and not there:
-        return gather.apply(_shaped(x, (n,)), index, dim=0)
-    if inner < _LONG and outer > 1:
-        if inner > 1:
-            positions = positions[:, None] * inner + xp.arange(inner)
-        columns = expand_array(positions.reshape(1, -1), (outer, positions.size))
-        columns = _alike(index, columns) if inner == 1 else wrap(columns)
-        return gather.apply(_shaped(x, (outer, n * inner)), columns, dim=1)
-    if outer > 1:
-        index = wrap(xp.arange(outer)[:, None] * n + positions)
-    return Embedding.apply(_shaped(x, (outer * n, inner)), index, padding_idx=None)
-
-
-def _alike(index: Tensor, array: Any) -> Tensor:
-    """An array in the memory of the program's own index, which may be changed in place."""
-    found = wrap(array)
-    found._counter = index._counter
-    return found
-
-
-def _shaped(x: Tensor, shape: tuple) -> Tensor:
-    return x if x._array.shape == shape else x.reshape(shape)
-
-
-_LONG = 32  # elements of a slice that are copied as a whole
-_MANY = 4096  # from here on each position is not read for each element
-
-
-def _check_index_dtype(name: str, index: Tensor) -> None:
+def check_index_dtype(name: str, index: Tensor) -> None:
     if index._array.dtype not in _INDEX_DTYPES:
         raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
 
 
-def _check_positions(name: str, index: Tensor, n: int) -> Any:
+def check_positions(name: str, index: Tensor, n: int) -> Any:
     """The positions; IndexError for one outside 0 .. n-1: these operations don't count from the
     end."""
 
@@ -509,14 +437,14 @@ def _slices(
     place = normalize_dim(dim, x._array.ndim)
     if index._array.ndim > 1:
         raise IndexError(f"{name}_(): Index should have dimension 1 or 0 (got {index.ndim})")
-    _check_index_dtype(name, index)
+    check_index_dtype(name, index)
     if source._array.dtype != x._array.dtype:
         raise RuntimeError(
             f"{name}_(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
         )
     (vector,) = as_vectors(index)
-    positions = _check_positions(name, vector, x._array.shape[place])
+    positions = check_positions(name, vector, x._array.shape[place])
     shape = (*x._array.shape[:place], index._array.size, *x._array.shape[place + 1 :])
     if name == "index_copy" and source._array.ndim not in (0, x._array.ndim):
         raise IndexError(

@@ -231,6 +231,8 @@ def test_slices_at_positions_that_change_later(shape, rng):
     calls = {
         "item": lambda x, at: x[(slice(None),) * dim + (at,)],
         "several": lambda x, at: x[(slice(None),) * dim + (at.reshape(1, -1),)],
+        "dots before": lambda x, at: x[(..., at) + (slice(None),) * (len(shape) - dim - 1)],
+        "dots behind": lambda x, at: x[(slice(None),) * dim + (at, ...)],
         "index_select": lambda x, at: x.index_select(dim, at),
     }
     for name, call in calls.items():
@@ -251,8 +253,30 @@ def test_slices_at_positions_that_change_later(shape, rng):
                 assert "modified by an inplace operation" in str(error)
             else:
                 np.testing.assert_array_equal(later, expected)
-    with pytest.raises(IndexError, match="out of bounds"):
-        calls["item"](x, m.tensor([5]))
+    for name in ("item", "dots before", "dots behind"):
+        with pytest.raises(IndexError, match="out of bounds"):
+            calls[name](x, m.tensor([5]))
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 4), (1, 5, 4), (6, 5), (5,), (6, 5, 40)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_remembered_slices_have_the_positions_of_each_call(shape, transposed, rng):
+    dim = shape.index(5)
+    for _ in range(6):
+        array, numbers = rng.standard_normal(shape), rng.integers(0, 5, 7)
+        x = m.tensor(array.swapaxes(0, -1).copy() if transposed else array)
+        x = (x.transpose(0, -1) if transposed else x).requires_grad_()
+        g = rng.standard_normal((*shape[:dim], 7, *shape[dim + 1 :]))
+        expected = np.zeros(shape)
+        np.add.at(expected, (slice(None),) * dim + (numbers,), g)
+        at = m.tensor(numbers)
+        for found in (x.index_select(dim, at), x[:, at] if dim else x[at, ...]):
+            np.testing.assert_array_equal(found.detach(), np.take(array, numbers, dim))
+            (slope,) = m.autograd.grad(found, x, m.tensor(g))
+            np.testing.assert_allclose(slope, expected, atol=1e-12)
+    for wrong in (5, -1):
+        with pytest.raises(IndexError, match=f"index {wrong} is out of range for a dimension"):
+            x.index_select(dim, m.tensor([0, wrong, 1, 2, 3, 4, 0]))
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3), (6,), (5, 6)])
