@@ -15,9 +15,11 @@ from kernels.launchers.common import (
     compute_dtype,
     contiguous,
     empty,
+    on_gpu,
 )
 from kernels.launchers.plans import Plans
 from kernels.launchers.relaunch import remembered
+from kernels.support.bounds import all_below
 
 VERSIONS = {"states": "a block per sequence, a thread per state"}
 
@@ -47,22 +49,45 @@ def _check(name: str, log_probs, targets, times, lengths, blank: int) -> None:
         )
 
 
+def _check_numbers(name: str, log_probs, targets, times, lengths) -> None:
+    """Raise IndexError for times, lengths and labels that are too large, or below 0 (on the CPU: a
+    GPU would have to wait)."""
+    if on_gpu(log_probs):
+        return
+    steps, _, classes = log_probs.shape
+    for what, numbers, most in (("time", times, steps), ("length", lengths, targets.shape[1])):
+        if not all_below(numbers, most + 1):
+            wrong = numbers[(numbers < 0) | (numbers > most)][0]
+            raise IndexError(f"{name}: expected every {what} in 0 .. {most}, got {wrong}")
+    if not all_below(targets, classes):
+        used = np.arange(targets.shape[1]) < lengths[:, None]
+        wrong = targets[used & ((targets < 0) | (targets >= classes))]
+        if wrong.size:
+            raise IndexError(f"{name}: target {wrong[0]} is out of bounds for {classes} classes")
+
+
 def _block(states: int) -> int:
     """Threads for a row of states."""
     return min(32 * ceil_div(states, 32), GPU_BLOCK)
 
 
-@remembered(4)
 def ctc(dialect: Dialect, log_probs, targets, times, lengths, blank: int = 0):
     """The losses (N,) of log_probs (T, N, C) that spell targets (N, S), and what the gradient needs
     again: the logarithms of the probabilities of all prefixes (N, T, 2 S + 3).
 
     times, lengths: (N,), the steps and the labels of each sequence, at most T and S. Labels are
     classes but `blank`. Both results are float32 for 16-bit floats; a loss is infinite where no
-    path spells the labels. Raises ValueError for shapes, TypeError for dtypes that do not fit;
-    numbers are not checked.
+    path spells the labels. Raises ValueError for shapes, TypeError for dtypes that do not fit, and
+    for arrays on the CPU IndexError for numbers that are too large or below 0; labels behind the
+    length of a sequence are not read.
     """
     _check("ctc", log_probs, targets, times, lengths, blank)
+    _check_numbers("ctc", log_probs, targets, times, lengths)
+    return _forward(dialect, log_probs, targets, times, lengths, blank)
+
+
+@remembered(4)
+def _forward(dialect: Dialect, log_probs, targets, times, lengths, blank: int):
     steps, batch, _ = log_probs.shape
     states, kind = 2 * targets.shape[1] + 1, compute_dtype(log_probs.dtype)
     symbols = empty((batch, states + 2), np.dtype(np.int32), log_probs)
@@ -77,7 +102,6 @@ def ctc(dialect: Dialect, log_probs, targets, times, lengths, blank: int = 0):
     return losses, rows
 
 
-@remembered(7)
 def ctc_backward(
     dialect: Dialect,
     g,
@@ -93,10 +117,36 @@ def ctc_backward(
     """The gradient of the losses with respect to log_probs, for g (N,), and what `ctc` gave.
 
     It is that of log_probs that are normalised, as torch has it: exp(log_probs) minus the part of
-    the paths that pass a class. Where a loss is infinite it is NaN, or with zero_infinity 0.
+    the paths that pass a class. Where a loss is infinite it is NaN, or with zero_infinity 0. Errors
+    as there.
     """
+    name, given = "ctc_backward", (log_probs, targets, times, lengths)
+    _check(name, *given, blank)
+    _check_numbers(name, *given)
+    (steps, batch, _), width = log_probs.shape, 2 * targets.shape[1] + 3
+    shapes, kind = ((batch,), (batch,), (batch, steps, width)), compute_dtype(log_probs.dtype)
+    for what, a, shape in zip(("g", "losses", "prefixes"), (g, losses, prefixes), shapes):
+        if (a.shape, a.dtype) != (shape, kind):
+            raise ValueError(
+                f"{name}: expected {what} of shape {shape} and {kind}, got {a.shape} and {a.dtype}"
+            )
+    return _backward(dialect, g, *given, losses, prefixes, blank, bool(zero_infinity))
+
+
+@remembered(7)
+def _backward(
+    dialect: Dialect,
+    g,
+    log_probs,
+    targets,
+    times,
+    lengths,
+    losses,
+    prefixes,
+    blank: int,
+    zero_infinity: bool,
+):
     name = "ctc_backward"
-    _check(name, log_probs, targets, times, lengths, blank)
     d = empty(log_probs.shape, log_probs.dtype, log_probs)
     if not d.size:
         return d
@@ -161,8 +211,7 @@ def _cases(rng, versions):
 
 
 def _compiled(versions):
-    sequences = np.zeros((3, 2), np.int64), np.zeros(3, np.int64), np.zeros(3, np.int64)
-    given = ones(5, 3, 7), *sequences
+    given = ones(5, 3, 7), *(np.zeros(shape, np.int64) for shape in ((3, 2), 3, 3))
     yield "ctc", given, {}
     yield "ctc_backward", (ones(3), *given, ones(3), ones(3, 5, 7)), {}
 

@@ -131,7 +131,36 @@ def test_errors(device, rng):
         kernels.ctc(given[0].astype(np.int64), *given[1:], backend="numba")
     with pytest.raises(ValueError, match="expected 0 <= blank < 5, got 5"):
         kernels.ctc(*given, 5, backend="numba")
+    losses, prefixes = kernels.ctc(*given, backend="numba")
+    for wrong in ((losses[:2], losses, prefixes), (losses, losses, prefixes[:, 1:])):
+        with pytest.raises(ValueError, match="ctc_backward: expected .* of shape .*, got"):
+            kernels.ctc_backward(wrong[0], *given, *wrong[1:], backend="numba")
+    with pytest.raises(ValueError, match="expected g of shape .* and float32, got .* float64"):
+        wide_g = losses.astype(np.float64)
+        kernels.ctc_backward(wide_g, *given, losses, prefixes, backend="numba")
     with pytest.raises(ValueError, match="at most 65535 steps and sequences, got .* take parts"):
         many = np.zeros((65536, 1, 2), np.float32)
         one = [put(np.zeros(shape, np.int64), device) for shape in ((1, 0), (1,), (1,))]
         kernels.ctc(put(many, device), *one, backend="numba")
+
+
+def test_numbers_that_are_too_large(device, rng):
+    if device == "gpu":
+        pytest.skip("a GPU would have to wait for them")
+    for place, number, words in (
+        (1, 5, "target 5 is out of bounds for 5 classes"),
+        (1, -1, "target -1 is out of bounds"),
+        (2, 5, "expected every time in 0 .. 4, got 5"),
+        (2, -1, "expected every time in 0 .. 4, got -1"),
+        (3, 3, "expected every length in 0 .. 2, got 3"),
+        (3, -1, "expected every length in 0 .. 2, got -1"),
+    ):
+        given = sequences(rng, 4, 3, 5, 2)
+        losses, prefixes = kernels.ctc(*given, backend="numba")
+        for _ in range(5):  # a remembered launch looks, too
+            kernels.ctc(*given, backend="numba")
+        given[place][0] = number
+        with pytest.raises(IndexError, match=f"ctc: {words}"):
+            kernels.ctc(*given, backend="numba")
+        with pytest.raises(IndexError, match=f"ctc_backward: {words}"):
+            kernels.ctc_backward(losses, *given, losses, prefixes, backend="numba")
