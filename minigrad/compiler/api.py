@@ -19,7 +19,9 @@ from minigrad.autograd.mode import mode, unusual
 from minigrad.compiler import stance
 from minigrad.compiler.capture import capture
 from minigrad.compiler.entry import Entry, Instance
+from minigrad.compiler.graph import Unsupported
 from minigrad.compiler.places import WORD, address, bounds, sharing
+from minigrad.layouts import NoDenseArray
 from minigrad.nn import Module
 from minigrad.tensor import Tensor
 from minigrad.utils._pytree import CONTAINERS, tree_leaves
@@ -101,7 +103,10 @@ class Compiled:
             return self._call(args, kwargs)
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
-        key, arguments = _signature(args, kwargs)
+        try:
+            key, arguments = _signature(args, kwargs)
+        except NoDenseArray:
+            return self._with_sparse(args, kwargs)
         if key in self._unsettled:
             self._unsettled.discard(key)
             gc.collect()  # of what a compiler has left that still refers to parameters
@@ -119,6 +124,14 @@ class Compiled:
         self.replayed += 1
         entry, instance = found
         return entry.replay(instance, arguments)
+
+    def _with_sparse(self, args: tuple, kwargs: dict) -> Any:
+        """A call with sparse tensors among the arguments."""
+        reason = "an argument is a sparse tensor"
+        if self._fullgraph:
+            raise Unsupported(f"compile(fullgraph=True): the step cannot be recorded: {reason}")
+        self._reasons[(reason,)] = reason
+        return self._eagerly(args, kwargs)
 
     def _waits(self) -> bool:
         """Whether a call without a recording runs eagerly in this stance; RuntimeError where it

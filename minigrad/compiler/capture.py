@@ -30,6 +30,7 @@ from minigrad.compiler.lift import all_tensors, untrace_graph
 from minigrad.compiler.places import address, is_array, overlap, owner_of, view
 from minigrad.compiler.record import Recorder, recording, traced_arrays
 from minigrad.ops.inplace import check_writable, rebase
+from minigrad.ops.sparse_tensor import SparseTensor
 from minigrad.tensor import Tensor, wrap
 from minigrad.utils._pytree import tree_leaves, tree_map
 
@@ -78,7 +79,9 @@ def _captured(
         if any(t._node is not node for t, node in nodes):
             recorder.stop_quietly("it makes a tensor part of a graph in place")
         for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
+            if isinstance(leaf, SparseTensor):
+                recorder.stop_quietly("it returns a sparse tensor")
+            elif isinstance(leaf, Tensor):
                 leaf.requires_grad  # noqa: B018 - a view of what has changed gets its node
         split = len(recorder.calls)
         _backward_part(entry, result, inside)
@@ -202,7 +205,9 @@ def _return_views(entry: Entry, result: Any, arguments: list[Tensor]) -> None:
     known = {id(t) for t in arguments}
     found = {id(entry.recorder.memory.find(copy)): (n, copy) for n, copy, _ in entry.inputs}
     for leaf in tree_leaves(result):
-        if not isinstance(leaf, Tensor) or id(leaf) in known or not is_array(leaf._array):
+        if not isinstance(leaf, Tensor) or id(leaf) in known or isinstance(leaf, SparseTensor):
+            continue
+        if not is_array(leaf._array):
             continue
         buffer = entry.recorder.memory.find(leaf._array)
         if buffer is None or id(buffer) not in found:
@@ -244,6 +249,9 @@ def _backward_part(entry: Entry, result: Any, inside: list[Tensor]) -> None:
     finally:
         for leaf, own in hooks:
             leaf._hooks = own
+    if any(isinstance(s, SparseTensor) for s in slopes):
+        entry.recorder.stop_quietly("its backward pass computes a sparse gradient")
+        return
     entry.slopes = [
         (numbers.get(id(leaf), leaf), None if s is None else plain(s._array))
         for leaf, s in zip(found, slopes, strict=True)
@@ -279,7 +287,7 @@ def _describe_outputs(entry: Entry, result: Any, numbers: dict[int, int]) -> Non
     returned: dict[Any, list[Any]] = {}
     entry.tree = tree_map(lambda leaf: None, result)
     for leaf in tree_leaves(result):
-        if not isinstance(leaf, Tensor):
+        if not isinstance(leaf, Tensor) or isinstance(leaf, SparseTensor):
             entry.outputs.append(("value", leaf))
         elif id(leaf) in numbers:
             entry.outputs.append(("argument", numbers[id(leaf)]))
@@ -315,6 +323,10 @@ def _describe_gradients(entry: Entry, numbers: dict[int, int], grads: dict) -> N
     recorder = entry.recorder
     for tensor, before in grads.values():
         after = tensor._grad
+        if isinstance(before, SparseTensor) or isinstance(after, SparseTensor):
+            if after is not before:
+                recorder.stop_quietly("it computes a sparse gradient")
+            continue
         place = numbers.get(id(tensor), tensor)
         touched = before is not None and id(before._array) in recorder.used
         if touched and place is not tensor:

@@ -28,6 +28,7 @@ from minigrad.compiler.places import (
     sharing,
     view,
 )
+from minigrad.ops.sparse_tensor import SparseTensor
 from minigrad.tensor import Tensor, every_attribute
 
 
@@ -128,7 +129,11 @@ class Lifted:
     def unlifted(self, optimizer: Any) -> Iterator[None]:
         """Arrays that are not traced in all lifted tensors and in the gradients."""
         params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p._grad for p in params if p._grad is not None]
+        grads = [
+            p._grad._elements if isinstance(p._grad, SparseTensor) else p._grad
+            for p in params
+            if p._grad is not None
+        ]
         traced = {id(g): (g, g._array) for g in grads if type(g._array) is TracedArray}
         for tensor, array, mine in self.lifted.values():
             if tensor._array is mine:

@@ -16,6 +16,7 @@ from minigrad.autograd.mode import mode, no_grad
 from minigrad.compiler.graph import GIVEN, TEMPORARY, Call
 from minigrad.compiler.late import Late, Numbers, value_now
 from minigrad.compiler.places import assign, place_of
+from minigrad.ops.sparse_tensor import SparseTensor
 from minigrad.optim.arena import Run
 from minigrad.optim.optimizer import Optimizer
 from minigrad.optim.per_parameter import NUMBERS, PerParameter
@@ -47,6 +48,8 @@ class Updates:
             recorder.stop(f"{name} with a closure")
         if optimizer._has_step_hooks():
             recorder.stop(f"{name} with hooks")
+        if any(isinstance(p._grad, SparseTensor) for p in _given(optimizer)):
+            recorder.stop(f"{name} with sparse gradients")
         if (
             not flat
             and recorder.reason is None

@@ -210,6 +210,8 @@ class SparseEmbedding(Embedding):
     def vjp(ctx: Any, g: Tensor, padding_idx: int | None, by_frequency: bool = False) -> tuple:
         if mode.enabled:
             return Embedding.vjp(ctx, g, padding_idx)
+        if mode.recorder is not None:
+            mode.recorder.stop("it computes a sparse gradient")
         from minigrad.ops.sparse_tensor import CooTensor
 
         (index,) = ctx.tensors()
