@@ -15,6 +15,7 @@ import minigrad
 from minigrad import backends, nn
 from minigrad.nn import _linear_loss
 from minigrad.nn import functional as F
+from minigrad.ops import ctc
 from tests.nn.helpers import close
 
 pytestmark = pytest.mark.usefixtures("reference_backend")
@@ -423,6 +424,23 @@ def test_ctc_loss_is_a_kernel_with_gradients_of_any_order(rng):
         taken = functools.partial(loss, **given)
         assert minigrad.autograd.gradcheck(taken, (scores,), check_forward_ad=True)
         assert minigrad.autograd.gradgradcheck(taken, (scores,))
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_loss_by_operations_is_that_of_the_kernel(zero_infinity, rng):
+    """Also without time, without labels, and without a path."""
+    given = rng.standard_normal((5, 6, 4)), rng.integers(1, 4, (6, 3))
+    times, lengths = (minigrad.tensor(n) for n in ([5, 5, 0, 0, 2, 4], [3, 0, 0, 2, 3, 2]))
+    found = []
+    for function in (ctc.ctc, ctc._by_operations):
+        x = minigrad.from_numpy(given[0].copy()).log_softmax(2).detach().requires_grad_()
+        losses = function(x, minigrad.tensor(given[1]), times, lengths, 0, zero_infinity)
+        losses.backward(minigrad.arange(6.0).double() + 1)
+        found.append((losses.detach(), x.grad.nan_to_num(7, 7, 7)))
+    assert np.isinf(found[0][0]).tolist() == [not zero_infinity and n in (3, 4) for n in range(6)]
+    close(found[0][0].nan_to_num(posinf=-1), found[1][0].nan_to_num(posinf=-1))
+    known = [n for n in range(6) if n not in (3, 4)]
+    close(found[0][1][:, known], found[1][1][:, known])
 
 
 def test_ctc_loss_of_targets_in_one_vector_and_of_one_sequence_as_torch(rng, torch):
