@@ -116,6 +116,25 @@ def test_a_backward_pass_outside_that_has_sparse_gradients():
     assert gradients[0] == gradients[1]
 
 
+def test_sparse_gradients_from_outside():
+    """Compiled is what takes a step, or what takes the gradients away."""
+    for call in ("step", "zero_grad"):
+        found = []
+        for wrapped in (lambda f: f, minigrad.compile):
+            minigrad.manual_seed(SEED)
+            words = nn.Embedding(7, 3, sparse=True)
+            optimiser = minigrad.optim.SGD(words.parameters(), 0.1)
+            run = wrapped(lambda call=call, optimiser=optimiser: getattr(optimiser, call)())
+            for k in range(3):
+                words(minigrad.tensor([k, 2])).square().sum().backward()
+                run()
+                if call == "step":
+                    optimiser.zero_grad()
+                assert words.weight.grad is None
+            found.append(words.weight.tolist())
+        assert found[0] == found[1]
+
+
 def test_a_sparse_gradient_of_something_else_is_in_nobodys_way():
     words = nn.Embedding(5, 3, sparse=True)
     words(minigrad.tensor([1])).sum().backward()

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from kernels.simt.devlib import registry
+from kernels.simt.devlib import registry, vecmath
 
 SEED = 20261121
 STRIDE = 65_537  # of the 2^32 float32 patterns: about 65 000, each exponent and sign many times
@@ -149,6 +149,26 @@ def test_the_float64_nearest_to_a_multiple_of_half_pi():
     loop("cos")(x, cosine)
     assert sine[0] == 1
     assert cosine[0] == pytest.approx(-4.68716592425462761112e-19, rel=1e-15)
+
+
+def nearest_to_multiples_of_half_pi() -> np.ndarray:
+    """For each exponent the float32 that is nearest to one: 24 bits times 2 / pi modulo 1."""
+    digits, bits = vecmath.two_over_pi(vecmath.TWO_OVER_PI_BITS), vecmath.TWO_OVER_PI_BITS
+    mantissas, found = np.arange(2**23, 2**24, dtype=np.uint64), []
+    for exponent in range(-23, 105):
+        turn = (digits << (exponent + 64) >> bits) % 2**64
+        rest = np.abs((mantissas * np.uint64(turn)).view(np.int64))
+        found.append(math.ldexp(int(mantissas[rest.argmin()]), exponent))
+    return np.array(found, np.float32)
+
+
+def test_the_float32_nearest_to_multiples_of_half_pi():
+    x = nearest_to_multiples_of_half_pi()
+    assert np.float32(16367173 * 2.0**72) in x  # 30 bits of it cancel
+    for name in ("sin", "cos", "tan"):
+        got = np.empty_like(x)
+        loop(name)(x, got)
+        assert errors_in_ulp(got, REFERENCES[name](x.astype(WIDE))).max() <= ULP
 
 
 @pytest.mark.slow
