@@ -22,7 +22,7 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import BaseNativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, RewriteSemanticConstants
 
-from kernels.simt.backend import entry
+from kernels.simt.backend import entry, masked_stores
 from kernels.simt.backend.lowering import KernelLower
 from kernels.simt.backend.numba_frontend import KernelCompiler, Releases, Simplify, Translate
 from kernels.simt.ir.hints import Hint, decode
@@ -360,6 +360,8 @@ class KernelLibrary(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         self._optimise(self._final_module)
+        if "+avx512f" in self._codegen._tm_features:
+            self._final_module = masked_stores.plain(self._final_module)
         self.quick = self.kernel_done = True
         names = [each.name for each in self._final_module.global_variables]
         raises = any(mark in name for name in names for mark in _MAY_RAISE)
