@@ -129,7 +129,7 @@ class Compiled:
         """A call with sparse tensors among the arguments."""
         reason = "an argument is a sparse tensor"
         if self._fullgraph:
-            raise Unsupported(f"compile(fullgraph=True): the step cannot be recorded: {reason}")
+            raise Unsupported(reason)
         self._reasons[(reason,)] = reason
         return self._eagerly(args, kwargs)
 

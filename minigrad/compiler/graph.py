@@ -20,6 +20,12 @@ PLANNED = (INPUT, TEMPORARY)  # each program has memory of its own for these
 class Unsupported(RuntimeError):
     """What `compile(fullgraph=True)` raises for a step that cannot be recorded."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"compile(fullgraph=True): the step cannot be recorded: {reason}; leave that out of the"
+            " compiled function, or compile with fullgraph=False, which runs such a step eagerly"
+        )
+
 
 @dataclass(eq=False)
 class Buffer:

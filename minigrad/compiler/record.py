@@ -91,11 +91,7 @@ class Recorder(Lifted):
         if self.reason is None:
             self.reason = f"{reason}{_user_line()}"
         if self.fullgraph:
-            raise Unsupported(
-                f"compile(fullgraph=True): the step cannot be recorded: {self.reason}; leave that"
-                " out of the compiled function, or compile with fullgraph=False, which runs such a"
-                " step eagerly"
-            )
+            raise Unsupported(self.reason)
 
     def operation(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Run an operation of the dialect."""
